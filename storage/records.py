@@ -1,0 +1,123 @@
+"""Records: an event with its place in one log, and the flat JSON form in which logs leave the house.
+
+A record read from a store keeps the bytes it was decoded from, so that fields and types of a newer version survive an export
+and an import here. Two records are equal if seq, time and event are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from .errors import UnknownRecord
+from .events import AnyEvent, Event, type_of
+
+FORMAT = 1
+"""The format of logs written by this version; a store with a higher one is refused."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Event] = cast("Any", msgspec.msgpack.Decoder(AnyEvent))
+_json = msgspec.json.Encoder()
+
+
+class UnknownEvent(Struct, frozen=True):
+    """An event of a type that this version does not know; its fields are kept as they are."""
+
+    fields: dict[str, Any]
+
+    @property
+    def type(self) -> str:
+        """The type it calls itself."""
+        return str(self.fields.get("type", ""))
+
+    @property
+    def skippable(self) -> bool:
+        """Whether a version that does not know it may go on without it."""
+        return self.fields.get("skippable") is True
+
+
+class Record(Struct, frozen=True, eq=False, gc=False):
+    """One line of a log: dense `seq` from 0, `time` in Unix ms (it orders, it does not measure), and the event."""
+
+    seq: int
+    time: int
+    event: Event | UnknownEvent
+    raw: bytes = b""
+    """The event as msgpack, if it was read; empty for one made here."""
+
+    @property
+    def type(self) -> str:
+        """The event's type, as it stands in JSON."""
+        return self.event.type if isinstance(self.event, UnknownEvent) else type_of(self.event)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Record):
+            return NotImplemented
+        return (self.seq, self.time, self.event) == (other.seq, other.time, other.event)
+
+    def __hash__(self) -> int:
+        return hash((self.seq, self.time, self.type))
+
+
+def encode_event(record: Record) -> bytes:
+    """The record's event as msgpack: the bytes it was read from, or fresh ones."""
+    if record.raw:
+        return record.raw
+    return _encoder.encode(record.event.fields if isinstance(record.event, UnknownEvent) else record.event)
+
+
+def decode_event(raw: bytes | memoryview | msgspec.Raw) -> Event | UnknownEvent:
+    """The event in msgpack bytes; one of an unknown type becomes an `UnknownEvent`.
+
+    Raises:
+        msgspec.DecodeError: the bytes are not an event at all.
+    """
+    try:
+        return _decoder.decode(raw)
+    except msgspec.ValidationError:
+        fields: dict[str, Any] = msgspec.msgpack.decode(raw, type=dict[str, Any])
+        if not isinstance(fields.get("type"), str) or fields["type"] in _KNOWN:
+            raise
+        return UnknownEvent(fields)
+
+
+_KNOWN = frozenset(str(e.__struct_config__.tag) for e in AnyEvent.__args__)
+
+
+def to_json(record: Record) -> bytes:
+    """The record as one flat JSON object: `{"seq":7,"time":...,"type":"turn/end",...}`, without a newline."""
+    head = b'{"seq":%d,"time":%d,' % (record.seq, record.time)
+    if record.raw:
+        return head + _json.encode(msgspec.msgpack.decode(record.raw))[1:]
+    body = record.event.fields if isinstance(record.event, UnknownEvent) else record.event
+    return head + _json.encode(body)[1:]
+
+
+def from_json(line: bytes | str) -> Record:
+    """The record in one line of an exported log.
+
+    Raises:
+        msgspec.DecodeError: the line is not a record.
+    """
+    fields: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
+    try:
+        seq, time = int(fields.pop("seq")), int(fields.pop("time"))
+    except (KeyError, TypeError, ValueError) as e:
+        raise msgspec.ValidationError("a record needs seq and time, both integers") from e
+    raw = _encoder.encode(fields)
+    return Record(seq, time, decode_event(raw), raw)
+
+
+def refuse_unknown(record: Record, agent: str) -> None:
+    """Raise `UnknownRecord` if the record's type is unknown and not skippable: such a log may be read, not written."""
+    event = record.event
+    if isinstance(event, UnknownEvent) and not event.skippable:
+        raise UnknownRecord(
+            f"record {record.seq} of {agent!r} has the unknown type {event.type!r}: it was written by a newer Callboard; "
+            "upgrade to go on with this agent (it can still be read)",
+            type=event.type,
+            agent=agent,
+            seq=record.seq,
+        )

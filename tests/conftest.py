@@ -1,0 +1,25 @@
+"""The checkout is the package `callboard` itself: keep pytest from importing it a second time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# `mailbox/` must not shadow the standard library's module of that name.
+sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
+
+
+class RootIsNoTestPackage:
+    """pytest takes a folder with an `__init__.py` for a package and imports it under the folder's name."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        return pytest.Dir.from_parent(parent, path=path) if path == ROOT else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RootIsNoTestPackage())
