@@ -19,9 +19,9 @@
     ├── ToolError                a tool's own message to the model
     ├── StoreError               the log could not be read or written
     │   ├── StoreInUse           another process owns the folder
-    │   ├── StoreFull            the disk (or the map) is full
     │   ├── StoreFormat          the file is foreign, torn or of another format
     │   ├── CommitFailed         what was appended did not reach the disk
+    │   │   └── StoreFull        the disk (or the map) is full
     │   ├── StaleAppend          the log has moved on since this writer looked
     │   ├── FenceLost            another owner has taken the agent over
     │   └── UnknownRecord        the log holds a record this version does not know
@@ -234,16 +234,16 @@ class StoreInUse(StoreError):
         self.pid = pid
 
 
-class StoreFull(StoreError):
-    """The disk is full. Nothing acknowledged is lost; free some space and send again."""
-
-
 class StoreFormat(StoreError):
     """The folder holds something that is not a store of this version: foreign, torn, or from a newer Callboard."""
 
 
 class CommitFailed(StoreError):
     """What was appended did not reach the disk; the agent is read again from disk at the next access."""
+
+
+class StoreFull(CommitFailed):
+    """The disk is full. Nothing acknowledged is lost; free some space and send again."""
 
 
 class StaleAppend(StoreError):

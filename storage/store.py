@@ -9,7 +9,7 @@ Every engine passes the suite in `conformance.py`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -114,6 +114,20 @@ Results = list[StoreError | None]
 """One entry for each unit: None if it is on disk."""
 
 
+class _AllBut:
+    """Every type but one: unknown types of a newer version are in it, which no list of names could say."""
+
+    def __init__(self, excluded: str) -> None:
+        self._excluded = excluded
+
+    def __contains__(self, type: object) -> bool:
+        return type != self._excluded
+
+
+NO_CHUNKS: Container[str] = _AllBut("assistant/chunk")
+"""The types to read for folding: all but chunks."""
+
+
 class Reader(Protocol):
     """Records in order, page by page; no transaction is held between two. A plain iterator: stop whenever you like."""
 
@@ -157,8 +171,9 @@ class Store(Protocol):
         """The newest snapshot, if there is one."""
         ...
 
-    def read(self, agent: str, after: int = -1, upto: int | None = None, types: Collection[str] | None = None) -> Reader:
-        """Committed records with `after` < seq ≤ `upto`, of these types only. Chunks are not touched unless asked for.
+    def read(self, agent: str, after: int = -1, upto: int | None = None, types: Container[str] | None = None) -> Reader:
+        """Committed records with `after` < seq ≤ `upto`, of these types only (asked by `in` alone, see `NO_CHUNKS`). Chunks are
+        not touched unless `"assistant/chunk" in types`, or `types` is None.
 
         The first `__anext__` raises AgentNotFound for an agent that does not exist.
         """

@@ -1,0 +1,289 @@
+"""The open end of one agent's log: appends in memory at once, and is on disk when `commit` returns.
+
+`append` is synchronous and cheap: it gives seqs, folds the events into the state and puts the records in a tail. Events passed
+together are atomic, since the writer takes whole tails. `commit` waits for the writer; it is the only thing that waits. A
+failed commit *poisons* the log: memory is ahead of the disk and cannot be trusted, so it is thrown away and read again.
+
+Rejected: a queue of appends with a future each. A turn appends thirty records and waits twice; the tail is a list.
+"""
+
+from __future__ import annotations
+
+import time as _time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import trio
+
+from .errors import CommitFailed, StoreError
+from .events import CommandRun, Event, InboxPut
+from .messages import Chunk
+from .records import Record
+from .runs import ChunkRun
+from .store import Batch, Delete, Fork, Summary
+
+if TYPE_CHECKING:
+    from .writer import Writer
+
+
+class State(Protocol):
+    """What the log keeps folded: the owner's view of its records."""
+
+    def apply(self, seq: int, time: int, event: Event) -> None:
+        """Fold one record in; never raises."""
+        ...
+
+    def summary(self) -> Summary:
+        """What the store's index should know now."""
+        ...
+
+    def dump(self) -> bytes:
+        """The state as bytes, for a snapshot."""
+        ...
+
+
+S = TypeVar("S", bound=State)
+
+
+def wall_ms(now: Callable[[], float] = _time.time) -> int:
+    """Unix milliseconds by the clock given."""
+    return int(now() * 1000)
+
+
+class Ticket:
+    """One trip of a tail to the disk. Those who wait for it are woken by its own result, never by a shared condition."""
+
+    __slots__ = ("done", "error", "lot")
+
+    def __init__(self) -> None:
+        self.lot = trio.lowlevel.ParkingLot()
+        self.done = False
+        self.error: StoreError | None = None
+
+    async def wait(self) -> None:
+        """Until it is on disk; raises what kept it from there."""
+        if not self.done:
+            await self.lot.park()
+        if self.error is not None:
+            raise self.error
+
+    def settle(self, error: StoreError | None) -> None:
+        """Wake all who wait."""
+        self.done, self.error = True, error
+        self.lot.unpark_all()
+
+
+class Log(Generic[S]):
+    """One agent's log, open for writing by its owner.
+
+    `last` is the seq of the newest record in memory, `committed` that of the newest on disk; `failed` is set once a commit
+    failed, and then every call raises it.
+    """
+
+    __slots__ = (
+        "_blobs",
+        "_clock",
+        "_flying",
+        "_ids",
+        "_joined",
+        "_prelude",
+        "_tail",
+        "_ticket",
+        "_time",
+        "_want_snapshot",
+        "_writer",
+        "agent",
+        "committed",
+        "deleting",
+        "epoch",
+        "failed",
+        "followers",
+        "last",
+        "moved",
+        "state",
+    )
+
+    def __init__(
+        self,
+        agent: str,
+        epoch: int,
+        state: S,
+        writer: Writer,
+        *,
+        last: int = -1,
+        time: int = 0,
+        now: Callable[[], float] = _time.time,
+        prelude: Fork | None = None,
+    ) -> None:
+        self.agent, self.epoch, self.state = agent, epoch, state
+        self.last = self.committed = last
+        self.failed: StoreError | None = None
+        self.followers = 0
+        self.moved = trio.lowlevel.ParkingLot()
+        self.deleting = False
+        self._writer, self._clock, self._time, self._prelude = writer, now, time, prelude
+        self._tail: list[Record | ChunkRun] = []
+        self._ids: dict[str, int] = {}
+        self._blobs: dict[str, bytes] = {}
+        self._joined: set[Log[S]] = set()
+        self._ticket: Ticket | None = None
+        self._flying: Ticket | None = None
+        self._want_snapshot = False
+
+    def __repr__(self) -> str:
+        return f"<Log of {self.agent!r} at seq {self.last}, {self.last - self.committed} uncommitted>"
+
+    @property
+    def dirty(self) -> bool:
+        """Whether anything appended is not yet on disk."""
+        return self.committed != self.last or self._flying is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks wait for a commit of this log."""
+        return sum(len(t.lot) for t in (self._ticket, self._flying) if t is not None)
+
+    def _tick(self) -> int:
+        # The clock may go back or jump; a record's time only orders.
+        now = int(self._clock() * 1000)
+        if now > self._time:
+            self._time = now
+        return self._time
+
+    @trio.lowlevel.enable_ki_protection
+    def append(self, *events: Event, blobs: Mapping[str, bytes] | None = None) -> int:
+        """Append the events as one: all of them reach the disk together, or none. Returns the seq of the first.
+
+        Raises:
+            StoreError: an earlier commit of this log failed.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if not self._tail:
+            self._writer.add(self)
+        first, time = self.last + 1, self._tick()
+        for event in events:
+            self.last += 1
+            self._tail.append(Record(self.last, time, event))
+            if isinstance(event, InboxPut):
+                self._ids[event.message.id] = self.last
+            elif isinstance(event, CommandRun):
+                self._ids.setdefault(event.id, self.last)
+            self.state.apply(self.last, time, event)
+        if blobs:
+            self._blobs.update(blobs)
+        return first
+
+    @trio.lowlevel.enable_ki_protection
+    def append_chunk(self, turn: int, step: int, chunk: Chunk) -> int:
+        """Append one chunk of a stream: an `assistant/chunk` record, kept as a column. Returns its seq."""
+        if self.failed is not None:
+            raise self.failed
+        tail = self._tail
+        if not tail:
+            self._writer.add(self)
+        run = tail[-1] if tail else None
+        if type(run) is not ChunkRun or run.turn != turn or run.step != step:
+            run = ChunkRun(turn, step, self.last + 1)
+            tail.append(run)
+        self.last += 1
+        run.times.append(self._tick())
+        run.chunks.append(chunk)
+        return self.last
+
+    def join(self, other: Log[S]) -> None:
+        """Make the tails of both logs one unit: they reach the disk together, or neither does."""
+        self._joined.add(other)
+        other._joined.add(self)
+
+    def tail_id(self, message_id: str) -> int | None:
+        """The seq of a message's put that is not yet on disk."""
+        return self._ids.get(message_id)
+
+    async def commit(self) -> None:
+        """Return when everything appended so far is on disk.
+
+        Raises:
+            CommitFailed: it did not get there (StoreFull: for want of space); the log is poisoned.
+        """
+        if self.failed is not None:
+            raise self.failed
+        if self._tail:
+            if self._ticket is None:
+                self._ticket = Ticket()
+            self._writer.want()
+            await self._ticket.wait()
+        elif self._flying is not None:
+            await self._flying.wait()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def snapshot_soon(self) -> None:
+        """Let the next batch carry a snapshot of the state."""
+        self._want_snapshot = True
+
+    async def wait_beyond(self, seq: int) -> None:
+        """Return when a record after `seq` is on disk, or the log failed."""
+        while self.committed <= seq and self.failed is None:
+            await self.moved.park()
+        if self.failed is not None:
+            raise self.failed
+
+    # -- the writer's side
+
+    def take(self) -> tuple[list[Fork | Batch | Delete], Ticket]:
+        """Hand the tail over: the operations that write it, and the ticket to settle."""
+        ticket, self._ticket = self._ticket or Ticket(), None
+        self._flying = ticket
+        ops: list[Fork | Batch | Delete] = []
+        if self._prelude is not None:
+            ops.append(self._prelude)
+            self._prelude = None
+        if self._tail:
+            ops.append(self._batch())
+        if self.deleting:
+            ops.append(Delete(self.agent, self.epoch))
+        return ops, ticket
+
+    def _batch(self) -> Batch:
+        first = self._tail[0]
+        follows = (first.first if isinstance(first, ChunkRun) else first.seq) - 1
+        snapshot = self.state.dump() if self._want_snapshot else None
+        batch = Batch(self.agent, self.epoch, follows, self._tail, self.state.summary(), self._ids, snapshot, self._blobs)
+        self._want_snapshot = False
+        self._tail, self._ids, self._blobs = [], {}, {}
+        return batch
+
+    def take_joined(self) -> set[Log[S]]:
+        """The logs whose tails must go with this one."""
+        joined, self._joined = self._joined, set()
+        return joined
+
+    def settle(self, ticket: Ticket, last: int, error: StoreError | None) -> None:
+        """The trip is over: note it, and wake who waited and who follows."""
+        if error is None:
+            self.committed = max(self.committed, last)
+        else:
+            self.poison(error)
+        if self._flying is ticket:
+            self._flying = None
+        ticket.settle(self.failed)
+        self.moved.unpark_all()
+
+    def poison(self, error: StoreError) -> None:
+        """Memory is not what the disk holds: refuse everything from here on."""
+        if self.failed is None:
+            if isinstance(error, CommitFailed):
+                failed = error
+            else:
+                failed = CommitFailed(
+                    f"the log of {self.agent!r} could not be written: {error}; it is read again from disk at the next access",
+                    agent=self.agent,
+                    seq=self.committed,
+                )
+                failed.__cause__ = error
+            self.failed = failed
+        self._tail, self._ids, self._blobs = [], {}, {}
+        if self._ticket is not None:
+            self._ticket.settle(self.failed)
+            self._ticket = None
