@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
 
-from .errors import CommitFailed, StoreError
+from .errors import AgentDeleted, CallboardError, CommitFailed, StoreError
 from .events import CommandRun, Event, InboxPut
 from .messages import Chunk
 from .records import Record
@@ -58,7 +58,7 @@ class Ticket:
     def __init__(self) -> None:
         self.lot = trio.lowlevel.ParkingLot()
         self.done = False
-        self.error: StoreError | None = None
+        self.error: CallboardError | None = None
 
     async def wait(self) -> None:
         """Until it is on disk; raises what kept it from there."""
@@ -67,7 +67,7 @@ class Ticket:
         if self.error is not None:
             raise self.error
 
-    def settle(self, error: StoreError | None) -> None:
+    def settle(self, error: CallboardError | None) -> None:
         """Wake all who wait."""
         self.done, self.error = True, error
         self.lot.unpark_all()
@@ -117,7 +117,7 @@ class Log(Generic[S]):
     ) -> None:
         self.agent, self.epoch, self.state = agent, epoch, state
         self.last = self.committed = last
-        self.failed: StoreError | None = None
+        self.failed: CallboardError | None = None
         self.followers = 0
         self.moved = trio.lowlevel.ParkingLot()
         self.deleting = False
@@ -218,6 +218,21 @@ class Log(Generic[S]):
         else:
             await trio.lowlevel.checkpoint()
 
+    async def delete(self) -> None:
+        """Remove the agent; what was appended before is written first, and nothing can be appended after.
+
+        Raises:
+            CommitFailed: the agent is still there.
+        """
+        self.deleting = True
+        self._writer.add(self)
+        self._ticket = self._ticket or Ticket()
+        ticket = self._ticket
+        self._writer.want()
+        await ticket.wait()
+        self.failed = AgentDeleted(f"the agent {self.agent!r} was deleted", agent=self.agent)
+        self.moved.unpark_all()
+
     def snapshot_soon(self) -> None:
         """Let the next batch carry a snapshot of the state."""
         self._want_snapshot = True
@@ -233,9 +248,11 @@ class Log(Generic[S]):
 
     def take(self) -> tuple[list[Fork | Batch | Delete], Ticket]:
         """Hand the tail over: the operations that write it, and the ticket to settle."""
+        ops: list[Fork | Batch | Delete] = []
+        if not self._tail and not self.deleting:
+            return ops, Ticket()
         ticket, self._ticket = self._ticket or Ticket(), None
         self._flying = ticket
-        ops: list[Fork | Batch | Delete] = []
         if self._prelude is not None:
             ops.append(self._prelude)
             self._prelude = None
@@ -243,6 +260,7 @@ class Log(Generic[S]):
             ops.append(self._batch())
         if self.deleting:
             ops.append(Delete(self.agent, self.epoch))
+            self.deleting = False
         return ops, ticket
 
     def _batch(self) -> Batch:
@@ -287,3 +305,6 @@ class Log(Generic[S]):
         if self._ticket is not None:
             self._ticket.settle(self.failed)
             self._ticket = None
+        joined, self._joined = self._joined, set()
+        for other in joined:  # what was to stand or fall with this tail falls
+            other.poison(error)

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import trio
 
 from .errors import CommitFailed, StoreError
 from .log import Log, Ticket
-from .store import Batch, Store, Unit
+from .store import Batch, Delete, Fork, Store, Unit
 
 LAZY_S = 0.2
 """How long an uncommitted record may wait when nobody follows the agent."""
@@ -141,21 +141,19 @@ class Writer:
         try:
             results = await self._store.commit(units)
         except StoreError as error:
-            self._settle_all(entries, error)
+            self._settle(entries, [error] * len(entries))
         except Exception as error:
             # An engine that breaks its contract must not leave anybody waiting for ever.
             failed = CommitFailed(f"the store {self._store.name!r} failed: {type(error).__name__}: {error}")
             failed.__cause__ = error
-            self._settle_all(entries, failed)
+            self._settle(entries, [failed] * len(entries))
         else:
-            for unit_entries, error in zip(entries, results, strict=True):
-                for log, ticket, last in unit_entries:
-                    log.settle(ticket, last, error)
+            self._settle(entries, results)
         self._flushing_since = None
         self.flushes += 1
 
-    def _settle_all(self, entries: list[list[_Entry]], error: StoreError) -> None:
-        for unit_entries in entries:
+    def _settle(self, entries: list[list[_Entry]], results: Sequence[StoreError | None]) -> None:
+        for unit_entries, error in zip(entries, results, strict=True):
             for log, ticket, last in unit_entries:
                 log.settle(ticket, last, error)
 
@@ -163,28 +161,27 @@ class Writer:
         units: list[Unit] = []
         entries: list[list[_Entry]] = []
         dirty, self._dirty = self._dirty, {}
-        while dirty:
-            first, _ = dirty.popitem()
-            group, unit, unit_entries = [first], [], []
-            for log in group:  # grows while it is walked: joined transitively
-                for other in log.take_joined():
-                    if other in dirty:
-                        del dirty[other]
-                        group.append(other)
-                ops, ticket = log.take()
-                unit.extend(ops)
-                unit_entries.append((log, ticket, _last(ops, log)))
-            units.append(unit)
-            entries.append(unit_entries)
+        for log in dirty:
+            unit: list[Fork | Batch | Delete] = []
+            unit_entries: list[_Entry] = []
+            for member in _group(log, dirty):
+                last = member.last
+                ops, ticket = member.take()
+                if ops:
+                    unit.extend(ops)
+                    unit_entries.append((member, ticket, last))
+            if unit:
+                units.append(unit)
+                entries.append(unit_entries)
         return units, entries
 
 
-def _last(ops: list[Any], log: AnyLog) -> int:
-    for op in ops:
-        if isinstance(op, Batch):
-            item = op.items[-1]
-            return item.seq if hasattr(item, "seq") else item.last
-    return log.committed
+def _group(log: AnyLog, dirty: Mapping[AnyLog, None]) -> list[AnyLog]:
+    # Joined transitively; a log that went with an earlier group has nothing left to take.
+    group = [log]
+    for member in group:
+        group.extend(other for other in member.take_joined() if other in dirty and other not in group)
+    return group
 
 
 class Expectation:
