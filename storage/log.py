@@ -9,8 +9,8 @@ Rejected: a queue of appends with a future each. A turn appends thirty records a
 
 from __future__ import annotations
 
-import time as _time
 from collections.abc import Callable, Mapping
+from time import time as unix_time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import trio
@@ -45,7 +45,7 @@ class State(Protocol):
 S = TypeVar("S", bound=State)
 
 
-def wall_ms(now: Callable[[], float] = _time.time) -> int:
+def wall_ms(now: Callable[[], float] = unix_time) -> int:
     """Unix milliseconds by the clock given."""
     return int(now() * 1000)
 
@@ -112,7 +112,7 @@ class Log(Generic[S]):
         *,
         last: int = -1,
         time: int = 0,
-        now: Callable[[], float] = _time.time,
+        now: Callable[[], float] = unix_time,
         prelude: Fork | None = None,
     ) -> None:
         self.agent, self.epoch, self.state = agent, epoch, state

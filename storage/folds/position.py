@@ -1,0 +1,266 @@
+"""Where the agent stands: its open turn and step, what the step still owes, and what was cancelled.
+
+This fold is what recovery goes by, and what the running loop goes by too: after any prefix of the log it says what comes next.
+It reads no chunks. Of a log that breaks the rules it makes the best it can; it never raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+
+from ..events import (
+    AssistantMessage,
+    Cause,
+    CommandResult,
+    CommandRun,
+    Event,
+    InboxClaim,
+    RequestFailed,
+    RequestSent,
+    Route,
+    StepEnd,
+    StepStart,
+    ToolCalled,
+    ToolResult,
+    TurnCancel,
+    TurnEnd,
+    TurnResume,
+    TurnStart,
+    TurnSuspend,
+)
+from ..messages import NO_USAGE, Failure, ToolCallBlock, Usage
+
+
+class CallState(Struct):
+    """One call of the step's answer. `state`: `waiting` (no record), `started` (a `tool/call`), `done` (a `tool/result`)."""
+
+    id: str
+    name: str
+    arguments: str
+    state: Literal["waiting", "started", "done"] = "waiting"
+    effective: str | None = None
+    replay: str = "never"
+    error: str | None = None
+    concludes: bool = False
+    seq: int = -1
+    """The seq of its `tool/call`."""
+
+
+class OpenRequest(Struct, frozen=True):
+    """A request that was sent and has no end yet."""
+
+    attempt: int
+    seq: int
+    digest: str
+
+
+class Position(Struct):
+    """The fold's state; also its own snapshot."""
+
+    EVENTS: ClassVar[tuple[type[Event], ...]] = (
+        TurnStart,
+        TurnCancel,
+        TurnSuspend,
+        TurnResume,
+        TurnEnd,
+        InboxClaim,
+        StepStart,
+        StepEnd,
+        RequestSent,
+        RequestFailed,
+        AssistantMessage,
+        ToolCalled,
+        ToolResult,
+        CommandRun,
+        CommandResult,
+    )
+
+    turn: int = 0
+    """The last turn's number; 0 before the first."""
+    open: bool = False
+    started: int = 0
+    """When the turn opened, Unix ms."""
+    start_seq: int = -1
+    route: Route | None = None
+    cancel: Cause | None = None
+    """Why the open turn was cancelled; the first cause wins."""
+    suspended: bool = False
+    resumes: int = 0
+    """Resumes of this turn that a crash made necessary and after which nothing was finished."""
+    claimed: tuple[str, ...] = ()
+    """Ids of all messages this turn took."""
+    step: int = 0
+    """The last step's number within the turn; 0 before the first."""
+    step_open: bool = False
+    attempts: int = 0
+    """Requests sent in this step."""
+    request: OpenRequest | None = None
+    failure: Failure | None = None
+    """The failure of the step's last attempt, if it was raised."""
+    answered: bool = False
+    """Whether the step has its assistant message."""
+    finish: str = "stop"
+    calls: list[CallState] = []
+    max_tokens: bool = False
+    """Whether any step of the turn ran into the output cap."""
+    text: str = ""
+    """The turn's last visible answer that is not empty."""
+    answer_seq: int = -1
+    usage: Usage = NO_USAGE
+    command: str | None = None
+    """The id of a command that ran and has no result."""
+    forked_calls: bool = False
+    """Whether calls open in the shared prefix of a fork are in doubt."""
+
+    def apply(self, seq: int, time: int, event: Event) -> None:
+        """Fold one record in."""
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, seq, time, event)
+
+    def dump(self) -> Position:
+        """Itself."""
+        return self
+
+    @classmethod
+    def load(cls, dumped: Position) -> Position:
+        """Itself."""
+        return dumped
+
+    def fork(self) -> None:
+        """The rest of the log is a fork's own: a call that was open in the prefix is in doubt for ever."""
+        self.forked_calls = any(c.state == "started" for c in self.calls)
+
+    @property
+    def open_calls(self) -> list[CallState]:
+        """Calls of the open step without a result, in the model's order."""
+        return [c for c in self.calls if c.state != "done"]
+
+    @property
+    def concludes(self) -> bool:
+        """Whether a result of the last step ends the turn."""
+        return any(c.concludes for c in self.calls)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the last step left nothing for the model to read: no calls, or one that concludes."""
+        return self.answered and (not self.calls or self.concludes)
+
+
+def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
+    at.turn, at.open, at.started, at.start_seq, at.route = event.turn, True, time, seq, event.route
+    at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
+    at.step, at.step_open, at.max_tokens, at.text, at.usage = 0, False, False, "", NO_USAGE
+    at.command, at.answer_seq = None, -1
+    _fresh_step(at)
+
+
+def _fresh_step(at: Position) -> None:
+    at.attempts, at.request, at.failure = 0, None, None
+    at.answered, at.finish, at.calls, at.forked_calls = False, "stop", [], False
+
+
+def _turn_cancel(at: Position, seq: int, time: int, event: TurnCancel) -> None:
+    if at.open and event.turn == at.turn and at.cancel is None:
+        at.cancel = event.cause
+
+
+def _turn_suspend(at: Position, seq: int, time: int, event: TurnSuspend) -> None:
+    at.suspended = True
+
+
+def _turn_resume(at: Position, seq: int, time: int, event: TurnResume) -> None:
+    if not at.suspended:
+        at.resumes += 1
+    at.suspended = False
+
+
+def _turn_end(at: Position, seq: int, time: int, event: TurnEnd) -> None:
+    at.open = at.step_open = at.suspended = False
+    at.request, at.cancel, at.command = None, None, None
+
+
+def _claim(at: Position, seq: int, time: int, event: InboxClaim) -> None:
+    at.claimed = (*at.claimed, *event.ids)
+
+
+def _step_start(at: Position, seq: int, time: int, event: StepStart) -> None:
+    at.step, at.step_open = event.step, True
+    _fresh_step(at)
+
+
+def _step_end(at: Position, seq: int, time: int, event: StepEnd) -> None:
+    at.step_open, at.request, at.resumes = False, None, 0
+
+
+def _sent(at: Position, seq: int, time: int, event: RequestSent) -> None:
+    at.attempts = event.attempt
+    at.request, at.failure = OpenRequest(event.attempt, seq, event.digest), None
+
+
+def _failed(at: Position, seq: int, time: int, event: RequestFailed) -> None:
+    at.request = None
+    at.failure = event.failure if event.action == "raise" else None
+    if event.usage is not None:
+        at.usage = at.usage + event.usage
+
+
+def _answer(at: Position, seq: int, time: int, event: AssistantMessage) -> None:
+    at.request, at.resumes = None, 0
+    if event.usage is not None:
+        at.usage = at.usage + event.usage
+    if event.interrupted:
+        return
+    at.answered, at.finish, at.answer_seq = True, event.finish, seq
+    at.max_tokens = at.max_tokens or event.finish == "max-tokens"
+    at.calls = [CallState(b.id, b.name, b.arguments) for b in event.message.content if type(b) is ToolCallBlock]
+    at.text = event.message.text or at.text
+
+
+def _called(at: Position, seq: int, time: int, event: ToolCalled) -> None:
+    call = _call(at, event.call_id)
+    if call is not None and call.state == "waiting":
+        call.state, call.effective, call.replay, call.seq = "started", event.effective, event.replay, seq
+
+
+def _result(at: Position, seq: int, time: int, event: ToolResult) -> None:
+    at.resumes = 0
+    call = _call(at, event.call_id)
+    if call is not None:
+        call.state, call.error = "done", event.error
+        call.concludes = event.concludes and event.error is None
+
+
+def _call(at: Position, call_id: str) -> CallState | None:
+    return next((c for c in at.calls if c.id == call_id), None)
+
+
+def _command(at: Position, seq: int, time: int, event: CommandRun) -> None:
+    if at.open and event.id in at.claimed:
+        at.command = event.id
+
+
+def _command_result(at: Position, seq: int, time: int, event: CommandResult) -> None:
+    if event.id == at.command:
+        at.command = None
+
+
+_HANDLERS: dict[type[Event], Any] = {
+    TurnStart: _turn_start,
+    TurnCancel: _turn_cancel,
+    TurnSuspend: _turn_suspend,
+    TurnResume: _turn_resume,
+    TurnEnd: _turn_end,
+    InboxClaim: _claim,
+    StepStart: _step_start,
+    StepEnd: _step_end,
+    RequestSent: _sent,
+    RequestFailed: _failed,
+    AssistantMessage: _answer,
+    ToolCalled: _called,
+    ToolResult: _result,
+    CommandRun: _command,
+    CommandResult: _command_result,
+}
