@@ -1,0 +1,75 @@
+# Two commands do everything on a machine that has python3 (3.11 or later, with venv and pip) and make:
+#
+#     make demo               a team of agents reads this folder (or FOLDER=...) and writes report.md
+#     make test               the whole test suite
+#
+# The first of them makes .venv and installs the pinned versions of constraints.txt into it; later ones find it ready.
+
+PYTHON ?= python3
+FOLDER ?= .
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format types docs docs-check check bench torture clean
+.DELETE_ON_ERROR:
+
+help: ## what can be made
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+setup: $(READY) ## .venv with everything in it
+
+# The stamp is written last: a set-up that was cut short is done again. A .venv without a working pip is made anew.
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "Callboard needs Python 3.11 or later, and there is no $(PYTHON) here: install it, or name one with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Callboard needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -c 'import platform; print(platform.python_version())'): name a newer one with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo "$(PYTHON) has no venv module: install it (on Debian and Ubuntu: the package python3-venv)" >&2; exit 1; }
+	@echo "setting up $(VENV) (once)" >&2
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install --constraint constraints.txt --upgrade pip
+	@$(PIP) install --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+demo: $(READY) ## a team of agents reads FOLDER (default: this one) and writes report.md here
+	@$(BIN)/callboard demo "$(FOLDER)" $(ARGS)
+
+test: $(READY) ## the test suite; ARGS="-k inbox" chooses
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) ## ruff: rules and format
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { echo "run make format" >&2; exit 1; }
+
+format: $(READY) ## ruff puts it right where it can
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format --quiet .
+
+types: $(READY) ## mypy and pyright, both strict
+	@$(BIN)/mypy
+	@$(BIN)/mypy tests bench docs
+	@$(BIN)/pyright
+
+docs: $(READY) ## write the generated pages of docs/
+	@$(BIN)/python docs/generate.py
+
+docs-check: $(READY) ## fail if a generated page is stale
+	@$(BIN)/python docs/generate.py --check
+
+check: lint types docs-check test ## all of the above, as in CI
+
+bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
+	@$(BIN)/python bench/run.py $(ARGS)
+
+torture: $(READY) ## kill real processes, many times (minutes)
+	@set -e; for script in tests/torture/kill_*.py; do echo "$$script" >&2; $(BIN)/python "$$script" $(ARGS); done
+
+clean: ## remove what make and the tools made; never the state of the demo
+	@rm -rf $(VENV) build dist callboard.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
