@@ -96,6 +96,8 @@ class Position(Struct):
     step_open: bool = False
     attempts: int = 0
     """Requests sent in this step."""
+    sent: int = 0
+    """Requests sent in this turn."""
     request: OpenRequest | None = None
     failure: Failure | None = None
     """The failure of the step's last attempt, if it was raised."""
@@ -152,7 +154,7 @@ class Position(Struct):
 def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.turn, at.open, at.started, at.start_seq, at.route = event.turn, True, time, seq, event.route
     at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
-    at.step, at.step_open, at.max_tokens, at.text, at.usage = 0, False, False, "", NO_USAGE
+    at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
     at.command, at.answer_seq = None, -1
     _fresh_step(at)
 
@@ -196,7 +198,7 @@ def _step_end(at: Position, seq: int, time: int, event: StepEnd) -> None:
 
 
 def _sent(at: Position, seq: int, time: int, event: RequestSent) -> None:
-    at.attempts = event.attempt
+    at.attempts, at.sent = event.attempt, at.sent + 1
     at.request, at.failure = OpenRequest(event.attempt, seq, event.digest), None
 
 
