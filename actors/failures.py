@@ -1,0 +1,92 @@
+"""From an exception to the `Failure` the log keeps, and back.
+
+A code for programs, a sentence for people, never a traceback: a log is read by strangers and kept for years, and frames
+name paths and values that are not theirs. Only our own errors bring a code; a foreign exception's `code` attribute may
+mean anything (a number, a method), so it stays `UNKNOWN`, with the chain of its causes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from ..storage.errors import CallboardError, ModelError
+from ..storage.messages import Failure
+from .texts import well_formed
+
+UNKNOWN = "UNKNOWN"
+LONGEST = 4_000
+"""Characters of a failure's message; a provider may answer with a whole page."""
+
+_DEEPEST = 20
+
+
+def flatten(error: BaseException) -> Failure:
+    """The error as the log keeps it.
+
+    A `ModelError` keeps code, status, retry_after_s and request id; another error of ours with a code keeps that; anything
+    else is `UNKNOWN`, its message the chain of causes, outermost first: `ValueError: x ← KeyError: 'y'`.
+    """
+    error = _only_member(error)
+    if isinstance(error, ModelError):
+        return Failure(error.code, _sentence(str(error)), error.status, error.retry_after_s, error.request_id)
+    code = getattr(error, "code", None) if isinstance(error, CallboardError) else None
+    if isinstance(code, str):
+        return Failure(code, _sentence(str(error)))
+    return Failure(UNKNOWN, _sentence(causes(error)))
+
+
+def causes(error: BaseException) -> str:
+    """The error and what led to it, outermost first, each as `Class: text`."""
+    return " ← ".join(_described(e) for e in _chain(error))
+
+
+def as_error(failure: Failure) -> ModelError:
+    """The failure as an exception again, for whoever must raise what the log tells."""
+    return ModelError(
+        failure.code,
+        failure.message,
+        status=failure.status,
+        retry_after_s=failure.retry_after_s,
+        request_id=failure.request_id,
+    )
+
+
+def _only_member(error: BaseException) -> BaseException:
+    # A nursery wraps even a single error; the one inside is the one that was meant.
+    while len(members := _members(error)) == 1:
+        error = members[0]
+    return error
+
+
+def _members(error: BaseException) -> tuple[BaseException, ...]:
+    return cast("BaseExceptionGroup[BaseException]", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen and len(seen) < _DEEPEST:
+        error = _only_member(error)
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _described(error: BaseException) -> str:
+    name = type(error).__name__
+    text = _text(error)
+    if members := _members(error):
+        return f"{name}: {text} [{'; '.join(map(causes, members))}]"
+    return f"{name}: {text}" if text else name
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # an exception that cannot be printed must not hide that something failed
+        return f"<its text raised {type(broken).__name__}>"
+
+
+def _sentence(text: str) -> str:
+    text = well_formed(text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
