@@ -1,0 +1,106 @@
+"""Delegation: a definition that looks like a tool to the model and stands for another agent.
+
+The model sees one tool with one argument, the task; the runtime sees which definition to spawn, whether to wait, and how often
+to try again. A delegation holds no state and runs nothing itself: a call of it is keyed by the call's id, so that a restart
+re-attaches to the child instead of asking it twice.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..storage.errors import UsageError
+from .agent import Agent
+
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"task": {"type": "string", "description": "What to do, with all that is needed to do it."}},
+    "required": ["task"],
+    "additionalProperties": False,
+}
+_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+class Task(Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of a delegation."""
+
+    task: str
+
+
+class Delegate(Struct, frozen=True, eq=False, kw_only=True, repr_omit_defaults=True):
+    """A tool whose call is another agent's task. Made by `delegate`."""
+
+    agent: Agent[Any, Any]
+    """The definition of the child."""
+    name: str
+    """The tool's name."""
+    description: str
+    """What the model reads about it."""
+    background: bool = False
+    """Whether the call answers at once, and the child's end comes as a message."""
+    restarts: tuple[int, float] | None = None
+    """How often in how many seconds a failed task is put again; None: never."""
+
+    mode = "parallel"
+    replay = "safe"
+    timeout = None
+    approval = None
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the one argument, `task`."""
+        return _SCHEMA
+
+    def decode(self, arguments: str) -> Task:
+        """The task in the model's text.
+
+        Raises:
+            msgspec.DecodeError: the text does not fit the schema.
+        """
+        return msgspec.json.decode(arguments, type=Task)
+
+
+def delegate(
+    agent: Agent[Any, Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    background: bool = False,
+    restarts: tuple[int, float] | None = None,
+) -> Delegate:
+    """A tool that gives a task to a child of this definition and answers with its text (or output).
+
+    Args:
+        agent: the child's definition.
+        name: the tool's name; the agent's if None.
+        description: what the model reads; a sentence with the agent's name if None.
+        background: answer at once; the child's end is a message in the parent's Inbox.
+        restarts: `(n, seconds)`: put the task of a failed child again, at most n times in so many seconds.
+
+    Raises:
+        UsageError: what was given is no Agent, the name is none that a model takes, or `restarts` is not such a pair.
+    """
+    if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"delegate({agent!r}) needs an Agent, the definition of the child")
+    chosen = agent.name if name is None else name
+    if not _TOOL_NAME.fullmatch(chosen):
+        raise UsageError(
+            f"a tool cannot be named {chosen!r}: letters, digits, _ and - only, 64 at most; write delegate(..., name='other')"
+        )
+    _check_restarts(agent.name, restarts)
+    text = f"Give a task to {agent.name}, an agent of its own, and read its answer." if description is None else description
+    return Delegate(agent=agent, name=chosen, description=text, background=background, restarts=restarts)
+
+
+def _check_restarts(name: str, restarts: Any) -> None:
+    match restarts:
+        case None:
+            return
+        case (int(n), int() | float() as seconds) if n >= 0 and seconds > 0:
+            return
+        case _:
+            raise UsageError(f"restarts={restarts!r} of delegate({name}) is no pair (n, seconds), for example (3, 60)")
