@@ -44,38 +44,47 @@ class AskedBy(Struct, frozen=True, gc=False):
     agent: str
 
 
-class Completed(Struct, frozen=True, tag_field="kind", tag="completed", gc=False):
+class Reason(Struct, frozen=True):
+    """What all end reasons have: their `kind`, the tag in JSON."""
+
+    @property
+    def kind(self) -> str:
+        """The reason's kind, for programs: `outcome.reason.kind == "limit"`."""
+        return str(self.__struct_config__.tag)
+
+
+class Completed(Reason, frozen=True, tag_field="kind", tag="completed", gc=False):
     """The turn settled through a normal boundary."""
 
 
-class MaxTokens(Struct, frozen=True, tag_field="kind", tag="max-tokens", gc=False):
+class MaxTokens(Reason, frozen=True, tag_field="kind", tag="max-tokens", gc=False):
     """Some step of the turn reached the output cap."""
 
 
-class Blocked(Struct, frozen=True, tag_field="kind", tag="blocked", gc=False):
+class Blocked(Reason, frozen=True, tag_field="kind", tag="blocked", gc=False):
     """A plugin refused what the boundary had claimed."""
 
     why: str
 
 
-class Aborted(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="aborted"):
+class Aborted(Reason, frozen=True, omit_defaults=True, tag_field="kind", tag="aborted"):
     """The turn was cancelled; `error` is what failed beside it."""
 
     cause: Cause
     error: Failure | None = None
 
 
-class Errored(Struct, frozen=True, tag_field="kind", tag="error"):
+class Errored(Reason, frozen=True, tag_field="kind", tag="error"):
     """A model, plugin or tool failed and nothing recovered it."""
 
     error: Failure
 
 
-class Interrupted(Struct, frozen=True, tag_field="kind", tag="interrupted", gc=False):
+class Interrupted(Reason, frozen=True, tag_field="kind", tag="interrupted", gc=False):
     """A crash ended the turn; only recovery writes this."""
 
 
-class Limited(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="limit", gc=False):
+class Limited(Reason, frozen=True, omit_defaults=True, tag_field="kind", tag="limit", gc=False):
     """A limit was reached; `limit` names it."""
 
     limit: str
