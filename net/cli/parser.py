@@ -1,0 +1,130 @@
+"""The words of the command line. Each command's module is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from typing import NoReturn
+
+from .problems import Refused, __doc__ as _codes
+
+COMMANDS = ("demo", "run", "ls", "log", "verify")
+"""Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but a mistake is an error like any other: one sentence, which `--json` turns into JSON."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse the words."""
+        raise Refused(f"{message}; see `{self.prog} --help`")
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The arguments in these words; `--help` and `--version` print and exit.
+
+    Raises:
+        Refused: the words make no command.
+    """
+    known = [word for word in words if not word.startswith("-")][:1]
+    if known and known[0] not in COMMANDS:
+        close = difflib.get_close_matches(known[0], COMMANDS, n=1)
+        guess = f"did you mean `callboard {close[0]}`?" if close else f"the commands are {', '.join(COMMANDS)}"
+        raise Refused(f"there is no command {known[0]!r}; {guess}")
+    return make_parser().parse_args(words)
+
+
+def make_parser() -> Parser:
+    """The whole grammar, for parsing and for the documentation."""
+    parser = Parser(
+        prog="callboard",
+        description="A durable actor runtime for LLM agents.",
+        epilog=_exit_codes(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"callboard {_version()}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    _add_demo(commands)
+    _add_run(commands)
+    _add_ls(commands)
+    _add_log(commands)
+    _add_verify(commands)
+    return parser
+
+
+_Commands = "argparse._SubParsersAction[Parser]"
+
+
+def _add(commands: _Commands, name: str, text: str) -> Parser:
+    command = commands.add_parser(name, help=text, description=text)
+    command.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    return command
+
+
+def _add_demo(commands: _Commands) -> None:
+    demo = _add(commands, "demo", "Let a team of local agents read a folder and write report.md. Kill it and run it again.")
+    demo.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="the folder to read (default: this one)")
+    demo.add_argument("--state", default="callboard-state", metavar="DIR", help="where everything is kept (default: %(default)s)")
+    demo.add_argument("--report", default="report.md", metavar="FILE", help="what to write (default: %(default)s)")
+    demo.add_argument("--limit", type=count, default=None, metavar="N", help="read at most N files (default: 400)")
+    demo.add_argument("--pace", type=seconds, default=None, metavar="S", help="seconds a model's answer takes (default: so that one can watch)")  # noqa: E501
+
+
+def _add_run(commands: _Commands) -> None:
+    run = _add(commands, "run", "Send a text to an agent and print its answer.")
+    run.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
+    run.add_argument("agent", metavar="FILE:NAME", help="the Agent NAME in the Python file FILE")
+    run.add_argument("text", metavar="TEXT", help="what to say; - reads standard input")
+    run.add_argument("--id", metavar="ID", help="the agent's id (default: its definition's name)")
+    run.add_argument("--message-id", metavar="ID", help="the same id again waits for the same answer, also after a kill")
+
+
+def _add_ls(commands: _Commands) -> None:
+    ls = _add(commands, "ls", "List the agents of a store.")
+    ls.add_argument("state", metavar="STATE", help="the store's folder")
+    ls.add_argument("--prefix", default="", metavar="TEXT", help="only ids that begin so")
+
+
+def _add_log(commands: _Commands) -> None:
+    log = _add(commands, "log", "Print an agent's log, one record a line; with --json all of it, as it can be imported.")
+    log.add_argument("state", metavar="STATE", help="the store's folder")
+    log.add_argument("agent", metavar="ID", help="the agent")
+    log.add_argument("--after", type=int, default=-1, metavar="SEQ", help="only records after this one")
+    log.add_argument("--types", type=lambda text: text.split(","), metavar="A,B", help="only records of these types")
+    log.add_argument("--chunks", action="store_true", help="also the chunks of streamed answers")
+
+
+def _add_verify(commands: _Commands) -> None:
+    verify = _add(commands, "verify", "Rebuild every request from the log before it and check every invariant.")
+    verify.add_argument("state", metavar="STATE", help="the store's folder")
+    verify.add_argument("agent", nargs="?", metavar="ID", help="only this agent")
+
+
+def count(text: str) -> int:
+    """A whole number, 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time in seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 0 to 3600")
+    return value
+
+
+def _exit_codes() -> str:
+    lines = (_codes or "").split("\n\n")
+    return "exit codes:\n" + next((block for block in lines if block.startswith("    0 ")), "")
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("callboard")
