@@ -29,11 +29,19 @@ def flatten(error: BaseException) -> Failure:
     """
     error = _only_member(error)
     if isinstance(error, ModelError):
-        return Failure(error.code, _sentence(str(error)), error.status, error.retry_after_s, error.request_id)
+        return _of_model(error)
     code = getattr(error, "code", None) if isinstance(error, CallboardError) else None
     if isinstance(code, str):
         return Failure(code, _sentence(str(error)))
     return Failure(UNKNOWN, _sentence(causes(error)))
+
+
+def _of_model(error: ModelError) -> Failure:
+    # Adapters are other people's code: what has a wrong type is left out, for the log could not be read again with it.
+    status = error.status if isinstance(error.status, int) else None
+    after = error.retry_after_s if isinstance(error.retry_after_s, int | float) else None
+    request_id = well_formed(error.request_id) if isinstance(error.request_id, str) else None
+    return Failure(well_formed(str(error.code)), _sentence(str(error)), status, after, request_id)
 
 
 def causes(error: BaseException) -> str:

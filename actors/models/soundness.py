@@ -1,0 +1,64 @@
+"""Sound chunks: what an adapter or a plugin yields is looked at once, before it may enter the log.
+
+The structs of chunks check nothing when they are made, and adapters are other people's code. A wrong type would be written
+without complaint, and the log it is in would never decode again; a lone surrogate would fail the commit of everything the
+agent has appended. So each chunk is shown to survive the log: cheaply for plain text, by a round trip for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from ...storage.errors import ModelError
+from ...storage.messages import Chunk, TextDelta
+from ..texts import well_formed
+
+_encode = msgspec.msgpack.Encoder().encode
+_KINDS: tuple[type[Any], ...] = Chunk.__args__
+_DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS}
+
+
+def sound(chunk: Chunk) -> Chunk:
+    """The chunk, if the log can keep it; with lone surrogates replaced.
+
+    Raises:
+        ModelError: BAD_CHUNK, it cannot be kept: no chunk at all, or a field of a wrong type.
+    """
+    if type(chunk) is TextDelta and type(chunk.text) is str and chunk.text.isascii() and type(chunk.index) is int:
+        return chunk
+    decoder = _DECODERS.get(type(chunk))
+    if decoder is None:
+        raise _bad(chunk, f"it is of type {type(chunk).__name__}")
+    try:
+        decoder.decode(_encode(chunk))
+    except UnicodeEncodeError:
+        return _repaired(chunk)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise _bad(chunk, str(error)) from error
+    return chunk
+
+
+def _repaired(chunk: Chunk) -> Chunk:
+    try:
+        return msgspec.convert(_mended(msgspec.to_builtins(chunk, builtin_types=(bytes,))), type(chunk))
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise _bad(chunk, str(error)) from error
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {_mended(k): _mended(v) for k, v in cast("dict[object, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_mended(v) for v in cast("list[object]", value)]
+    return value
+
+
+def _bad(chunk: object, why: str) -> ModelError:
+    shown = well_formed(repr(chunk))[:200]
+    return ModelError(
+        "BAD_CHUNK", f"the adapter yielded {shown}, which is no sound chunk ({why}); make it with callboard.storage.chunks"
+    )

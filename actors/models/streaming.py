@@ -1,0 +1,137 @@
+"""Reading a model's stream: the deadlines, and the promise that the stream is closed where it was read.
+
+One cancel scope spans the whole stream and its deadline moves with each chunk: a scope per chunk would cost as much as all
+else that happens to a chunk. It is open around the generator, never inside one, so no scope is open across a `yield`.
+Moving a deadline is not free either (some 2 µs), so chunks of a burst share one: it moves only when a thousandth of the
+gap has gone by. A gap may so end early by that much.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import AsyncIterator, Callable
+
+import trio
+
+from ...storage.errors import ModelError
+from ...storage.messages import Chunk
+from .soundness import sound
+
+CLOSE_S = 5.0
+"""How long a stream may take to close; an adapter that needs longer is cut and reported."""
+
+_log = logging.getLogger("callboard.models")
+
+
+async def read_stream(
+    chunks: AsyncIterator[Chunk],
+    on_chunk: Callable[[Chunk], None],
+    *,
+    first_s: float | None,
+    gap_s: float | None,
+) -> None:
+    """Hand each chunk of the stream to `on_chunk`, in order, and close the stream in this task whatever happens.
+
+    `first_s` bounds the wait for the first chunk, connecting included, and `gap_s` that between two chunks and for the end;
+    in seconds, None for no bound. What the adapter or `on_chunk` raises is raised as it is.
+
+    Raises:
+        ModelError: TIMEOUT, a deadline has passed (it may be retried); BAD_CHUNK, the adapter yields what the log cannot keep.
+    """
+    reader = _Reader(on_chunk, gap_s)
+    scope = trio.CancelScope(deadline=trio.current_time() + _bound(first_s))
+    try:
+        with scope:
+            await reader.read(chunks, scope)
+    except ModelError:
+        raise
+    except Exception as error:
+        # A client library may turn the cancellation into an error of its own (a torn read): the deadline is why.
+        if scope.cancel_called and not reader.in_hand:
+            raise _overdue(reader.started, first_s, gap_s) from error
+        raise
+    if scope.cancelled_caught:
+        raise _overdue(reader.started, first_s, gap_s)
+
+
+class _Reader:
+    """The state of one reading: whether a chunk has come, and whether one is in the hands of `on_chunk`."""
+
+    def __init__(self, on_chunk: Callable[[Chunk], None], gap_s: float | None) -> None:
+        self._on_chunk, self._gap = on_chunk, _bound(gap_s)
+        self.started = self.in_hand = False
+
+    async def read(self, chunks: AsyncIterator[Chunk], scope: trio.CancelScope) -> None:
+        gap, slack, moved = self._gap, self._gap / 1000, 0.0
+        on_chunk, clock = self._on_chunk, trio.current_time
+        try:
+            async for chunk in chunks:
+                self.in_hand = True
+                on_chunk(sound(chunk))
+                self.in_hand = False
+                now = clock()
+                if not self.started or now - moved > slack:
+                    self.started = True
+                    scope.deadline, moved = now + gap, now
+        except BaseException:
+            # A stream that ran out is closed by that; every other way out leaves one to be closed.
+            await _close(chunks)
+            raise
+
+
+class AdapterStream:
+    """The stream of an adapter below `stream` plugins; it remembers what the adapter raised.
+
+    An adapter that raises is a failed request, a plugin that raises ends the turn: seen from outside of the plugins both are
+    an exception. Here they differ: the adapter's is `error`. Close it after the outermost stream: a plugin that stops early
+    leaves it open.
+    """
+
+    def __init__(self, chunks: AsyncIterator[Chunk]) -> None:
+        self._chunks = chunks
+        self.error: Exception | None = None
+        """What the adapter raised, if it did."""
+
+    def __aiter__(self) -> AdapterStream:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        try:
+            return await self._chunks.__anext__()
+        except StopAsyncIteration:
+            raise
+        except Exception as error:
+            self.error = error
+            raise
+
+    async def aclose(self) -> None:
+        """Close the adapter's stream, if it is open."""
+        await _close(self._chunks)
+
+    def __repr__(self) -> str:
+        return f"<AdapterStream {self._chunks!r}>"
+
+
+async def _close(chunks: AsyncIterator[Chunk]) -> None:
+    aclose = getattr(chunks, "aclose", None)
+    if aclose is None:
+        return
+    with trio.CancelScope(deadline=trio.current_time() + CLOSE_S, shield=True) as scope:
+        try:
+            await aclose()
+        except Exception:
+            # What ended the stream must not be hidden by what closing it then raised: that is reported beside it.
+            _log.exception("closing a model's stream failed: %r", chunks)
+    if scope.cancelled_caught:
+        _log.error("a model's stream did not close within %g s: %r; its adapter holds a connection up", CLOSE_S, chunks)
+
+
+def _bound(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
+
+
+def _overdue(started: bool, first_s: float | None, gap_s: float | None) -> ModelError:
+    if started:
+        return ModelError("TIMEOUT", f"the model sent nothing for {gap_s:g} s (Limits.chunk_gap_s)")
+    return ModelError("TIMEOUT", f"the model sent no first chunk within {first_s:g} s (Limits.connect_s and first_chunk_s)")
