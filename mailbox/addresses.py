@@ -1,0 +1,73 @@
+"""Names that are computed, never minted: session keys, child ids, delivery ids, effect keys.
+
+A name that depends on its parts alone is the same when the work is done again: a message that arrives twice names one agent, a
+delegation that runs again after a crash finds the same child, a tool that runs again shows the outside world the same key.
+
+Names made of texts are lossless: the separator is escaped in every part but the last. A hash takes over only where a
+name would be longer than an engine's keys may be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+LONGEST = 480
+"""The most bytes that an agent's id may have: a key of LMDB has 511."""
+
+_json = msgspec.json.Encoder()
+
+
+def session_key(channel: str, chat: str) -> str:
+    """The agent that a chat of a channel talks to: `channel:chat`."""
+    return f"{_escape(channel, ':')}:{chat}"
+
+
+def parse_session_key(key: str) -> tuple[str, str] | None:
+    """Channel and chat of a session key; None if it is none."""
+    channel, separator, chat = key.partition(":")
+    return (_unescape(channel), chat) if separator else None
+
+
+def child_id(parent: str, call_id: str) -> str:
+    """The child that a call of `parent` delegates to: `parent/call`. Past 480 bytes its tail is a hash of the whole."""
+    whole = f"{parent}/{_escape(call_id, '/')}"
+    encoded = whole.encode()
+    if len(encoded) <= LONGEST:
+        return whole
+    tail = f"~{hashlib.sha256(encoded).hexdigest()[:40]}"
+    return encoded[: LONGEST - len(tail)].decode("utf-8", "ignore") + tail
+
+
+def parse_child_id(child: str) -> tuple[str, str] | None:
+    """Parent and call of a child's id, unless it was too long to keep them; None if it is no child's."""
+    parent, separator, call = child.rpartition("/")
+    return (parent, _unescape(call)) if separator else None
+
+
+def effect_key(agent: str, turn: int, step: int, call_id: str) -> str:
+    """What a tool shows the outside world so that an effect happens once; the same for every attempt of one call."""
+    return _digest("effect", agent, turn, step, call_id)
+
+
+def effect_id(key: str, number: int) -> str:
+    """The id of the `number`th message (from 1) that a tool sends: a body that runs again sends nothing twice."""
+    return f"{key}#{number}"
+
+
+def delivery_id(agent: str, turn: int, number: int) -> str:
+    """The id under which a channel sees the `number`th reply of a turn, however often it is tried."""
+    return _digest("delivery", agent, turn, number)
+
+
+def _digest(*parts: str | int) -> str:
+    return hashlib.sha256(_json.encode(parts)).hexdigest()[:32]
+
+
+def _escape(text: str, separator: str) -> str:
+    return text.replace("%", "%25").replace(separator, f"%{ord(separator):02X}")
+
+
+def _unescape(text: str) -> str:
+    return text.replace("%3A", ":").replace("%2F", "/").replace("%25", "%")
