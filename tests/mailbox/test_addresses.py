@@ -51,8 +51,6 @@ def test_c175_an_effect_key_depends_on_agent_turn_step_and_call_alone() -> None:
     assert effect_key("a", 1, 2, "c") == "48541c37cccecd52cbd0938b7dee5fab"
     parts = [("a", 1, 2, "c"), ("b", 1, 2, "c"), ("a", 2, 2, "c"), ("a", 1, 1, "c"), ("a", 1, 2, "d")]
     keys = {effect_key(*each) for each in parts}
-        effect_key(*parts) for parts in [("a", 1, 2, "c"), ("b", 1, 2, "c"), ("a", 2, 2, "c"), ("a", 1, 1, "c"), ("a", 1, 2, "d")]
-    }
     assert len(keys) == 5
     assert delivery_id("a", 1, 2) not in keys
 

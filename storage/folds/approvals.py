@@ -1,0 +1,91 @@
+"""Questions that a person decides, and the verdicts on the calls of the open step.
+
+A verdict counts for the call it was asked about, in the step it was asked in: some providers begin their call ids anew with
+every answer, and yesterday's "allow" must not let today's call through. So both go when the step (or the turn) ends.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from ..events import ApprovalAnswered, ApprovalAsked, Event, LogForked, StepEnd, TurnEnd
+
+
+class Question(Struct, frozen=True, omit_defaults=True):
+    """A question that waits: about which call, since when (Unix ms), and until when if it expires."""
+
+    id: str
+    call_id: str
+    question: str
+    seq: int
+    asked: int
+    expires: int | None = None
+
+
+class Verdict(Struct, frozen=True):
+    """What a person (or the clock, or a cancel) said about a call."""
+
+    question: Question
+    answer: ApprovalAnswered
+
+
+class ApprovalsState(Struct, frozen=True, omit_defaults=True):
+    """The fold as a snapshot keeps it."""
+
+    open: tuple[Question, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class Approvals:
+    """Open questions by id, and verdicts by call id."""
+
+    EVENTS: ClassVar[tuple[type[Event], ...]] = (ApprovalAsked, ApprovalAnswered, StepEnd, TurnEnd, LogForked)
+
+    __slots__ = ("open", "verdicts")
+
+    def __init__(self) -> None:
+        self.open: dict[str, Question] = {}
+        """Questions without an answer, by id, oldest first."""
+        self.verdicts: dict[str, Verdict] = {}
+        """Call id → the newest verdict, for the calls of the open step."""
+
+    def by_call(self, call_id: str) -> Question | None:
+        """The open question about this call."""
+        return next((question for question in self.open.values() if question.call_id == call_id), None)
+
+    @property
+    def next_expiry(self) -> int | None:
+        """When the next open question expires, Unix ms."""
+        return min((question.expires for question in self.open.values() if question.expires is not None), default=None)
+
+    def apply(self, seq: int, time: int, event: Event) -> None:
+        """Take in one record."""
+        if isinstance(event, ApprovalAsked):
+            self.open[event.id] = Question(event.id, event.call_id, event.question, seq, time, event.expires)
+        elif isinstance(event, ApprovalAnswered):
+            self._answer(event)
+        elif isinstance(event, StepEnd | TurnEnd | LogForked):
+            self.fork()
+
+    def _answer(self, event: ApprovalAnswered) -> None:
+        question = self.open.pop(event.id, None)
+        if question is not None:
+            self.verdicts[question.call_id] = Verdict(question, event)
+
+    def fork(self) -> None:
+        """A fork asks nobody: what was open is forgotten, and so are verdicts."""
+        self.open, self.verdicts = {}, {}
+
+    def dump(self) -> ApprovalsState:
+        """The state for a snapshot."""
+        return ApprovalsState(tuple(self.open.values()), tuple(self.verdicts.values()))
+
+    @classmethod
+    def load(cls, dumped: ApprovalsState) -> Approvals:
+        """The fold in a snapshot."""
+        fold = cls()
+        fold.open = {question.id: question for question in dumped.open}
+        fold.verdicts = {verdict.question.call_id: verdict for verdict in dumped.verdicts}
+        return fold

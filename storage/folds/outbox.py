@@ -1,0 +1,96 @@
+"""Replies that a channel has not taken yet, in their order.
+
+An entry is closed by `outbox/sent` or `outbox/failed` and by nothing else; what is open after a restart is tried again under
+the same delivery id. The newest that failed for good are remembered, so that a person and the next turn can see them.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from msgspec import Struct
+
+from ..events import Event, LogForked, OutboxFailed, OutboxPut, OutboxSent
+from ..messages import Failure
+
+KEEP = 16
+"""Failed deliveries that are remembered."""
+
+
+class Unsent(Struct, frozen=True):
+    """A reply to be delivered, the seq of its `outbox/put` and its time."""
+
+    seq: int
+    time: int
+    entry: OutboxPut
+
+
+class Lost(Struct, frozen=True):
+    """A reply that could not be delivered, and why."""
+
+    seq: int
+    entry: OutboxPut
+    failure: Failure
+
+
+class OutboxState(Struct, frozen=True, omit_defaults=True):
+    """The fold as a snapshot keeps it."""
+
+    unsent: tuple[Unsent, ...] = ()
+    lost: tuple[Lost, ...] = ()
+
+
+class Outbox:
+    """Unsent replies by delivery id."""
+
+    EVENTS: ClassVar[tuple[type[Event], ...]] = (OutboxPut, OutboxSent, OutboxFailed, LogForked)
+
+    __slots__ = ("_unsent", "lost")
+
+    def __init__(self) -> None:
+        self._unsent: dict[str, Unsent] = {}
+        self.lost: tuple[Lost, ...] = ()
+        """The newest that failed for good."""
+
+    def __len__(self) -> int:
+        return len(self._unsent)
+
+    def unsent(self) -> tuple[Unsent, ...]:
+        """What is to be delivered, oldest first."""
+        return tuple(self._unsent.values())
+
+    def get(self, delivery: str) -> Unsent | None:
+        """The open entry with this delivery id."""
+        return self._unsent.get(delivery)
+
+    def apply(self, seq: int, time: int, event: Event) -> None:
+        """Take in one record."""
+        if isinstance(event, OutboxPut):
+            self._unsent.setdefault(event.delivery, Unsent(seq, time, event))
+        elif isinstance(event, OutboxSent):
+            self._unsent.pop(event.delivery, None)
+        elif isinstance(event, OutboxFailed):
+            self._fail(seq, event)
+        elif isinstance(event, LogForked):
+            self.fork()
+
+    def _fail(self, seq: int, event: OutboxFailed) -> None:
+        unsent = self._unsent.pop(event.delivery, None)
+        if unsent is not None:
+            self.lost = (*self.lost, Lost(seq, unsent.entry, event.failure))[-KEEP:]
+
+    def fork(self) -> None:
+        """A fork owes nobody a reply."""
+        self._unsent, self.lost = {}, ()
+
+    def dump(self) -> OutboxState:
+        """The state for a snapshot."""
+        return OutboxState(self.unsent(), self.lost)
+
+    @classmethod
+    def load(cls, dumped: OutboxState) -> Outbox:
+        """The fold in a snapshot."""
+        fold = cls()
+        fold._unsent = {unsent.entry.delivery: unsent for unsent in dumped.unsent}
+        fold.lost = dumped.lost
+        return fold
