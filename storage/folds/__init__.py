@@ -1,0 +1,47 @@
+"""Folds: what a log means, each a pure function of its records that is also kept one record at a time.
+
+`surface` (what the model sees), `headers` (what it is asked with), `position` (where the agent stands), `usage`, `children`,
+`outbox`, `timers`, `approvals`; the inbox is a fold too, one floor up. Each is total (no log makes it raise), costs O(event),
+and has `EVENTS` (the types it reads), `apply(seq, time, event)`, `dump()` and `load(dumped)` for snapshots, and `fork()`, called
+after the first record of a fork: what belongs to the origin alone begins anew.
+"""
+
+from __future__ import annotations
+
+from .approvals import Approvals, ApprovalsState, Question, Verdict
+from .children import Child, Children, ChildrenState
+from .headers import Context, Headers, HeadersState
+from .outbox import Lost, Outbox, OutboxState, Unsent
+from .pairing import NO_RESULT
+from .position import Position
+from .surface import Surface, SurfaceState
+from .timers import Timer, Timers, TimersState
+from .usage import UsageFold, UsageState
+from .view import MessageView
+
+__all__ = [
+    "NO_RESULT",
+    "Approvals",
+    "ApprovalsState",
+    "Child",
+    "Children",
+    "ChildrenState",
+    "Context",
+    "Headers",
+    "HeadersState",
+    "Lost",
+    "MessageView",
+    "Outbox",
+    "OutboxState",
+    "Position",
+    "Question",
+    "Surface",
+    "SurfaceState",
+    "Timer",
+    "Timers",
+    "TimersState",
+    "Unsent",
+    "UsageFold",
+    "UsageState",
+    "Verdict",
+]
