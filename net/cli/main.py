@@ -15,7 +15,7 @@ import trio
 
 from .output import Output
 from .parser import parse
-from .problems import FAULT, PIPE_CLOSED, describe
+from .problems import FAULT, PIPE_CLOSED, describe, leaves
 from .signals import until_signal
 
 DEBUG = "CALLBOARD_DEBUG"
@@ -38,10 +38,8 @@ def _run(words: Sequence[str], output: Output) -> int:
     try:
         arguments = parse(words)
         return trio.run(until_signal, partial(_command, arguments, output))
-    except BrokenPipeError:
-        raise
     except (Exception, KeyboardInterrupt) as error:
-        if isinstance(error, BaseExceptionGroup) and error.subgroup(BrokenPipeError):
+        if any(isinstance(leaf, BrokenPipeError) for leaf in leaves(error)):
             raise BrokenPipeError from error
         problem = describe(error)
         if os.environ.get(DEBUG):

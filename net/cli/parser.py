@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from .problems import Refused, __doc__ as _codes
+from . import problems
+from .problems import Refused
+
+if TYPE_CHECKING:
+    _Commands = argparse._SubParsersAction["Parser"]  # pyright: ignore[reportPrivateUsage]
 
 COMMANDS = ("demo", "run", "ls", "log", "verify")
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
@@ -53,9 +57,6 @@ def make_parser() -> Parser:
     return parser
 
 
-_Commands = "argparse._SubParsersAction[Parser]"
-
-
 def _add(commands: _Commands, name: str, text: str) -> Parser:
     command = commands.add_parser(name, help=text, description=text)
     command.add_argument("--json", action="store_true", help="print JSON and nothing else")
@@ -68,7 +69,9 @@ def _add_demo(commands: _Commands) -> None:
     demo.add_argument("--state", default="callboard-state", metavar="DIR", help="where everything is kept (default: %(default)s)")
     demo.add_argument("--report", default="report.md", metavar="FILE", help="what to write (default: %(default)s)")
     demo.add_argument("--limit", type=count, default=None, metavar="N", help="read at most N files (default: 400)")
-    demo.add_argument("--pace", type=seconds, default=None, metavar="S", help="seconds a model's answer takes (default: so that one can watch)")  # noqa: E501
+    demo.add_argument(
+        "--pace", type=seconds, default=None, metavar="S", help="seconds a model's answer takes (default: so that one can watch)"
+    )
 
 
 def _add_run(commands: _Commands) -> None:
@@ -120,7 +123,7 @@ def seconds(text: str) -> float:
 
 
 def _exit_codes() -> str:
-    lines = (_codes or "").split("\n\n")
+    lines = (problems.__doc__ or "").split("\n\n")
     return "exit codes:\n" + next((block for block in lines if block.startswith("    0 ")), "")
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from typing import cast
 
 from msgspec import Struct
 
@@ -47,7 +48,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 
 def describe(error: BaseException) -> Problem:
     """What to say about the error; of a group, the first that says something to a person."""
-    found = min(_leaves(error), key=_rank)
+    found = min(leaves(error), key=_rank)
     if isinstance(found, CallboardError):
         code = _code_of(found)
         return Problem(type(found).__name__, found.message, code, found.agent, found.turn, found.step, found.seq)
@@ -59,10 +60,11 @@ def describe(error: BaseException) -> Problem:
     return Problem(type(found).__name__, text, FAULT)
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The error, or those in a group and its groups."""
     if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from leaves(inner)
     else:
         yield error
 

@@ -7,12 +7,14 @@ goes on with the same decision: the same messages always lead to the same answer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from ...storage.messages import Message, PluginSource, ToolCallBlock, ToolResultBlock
+
+_Shape = TypeVar("_Shape")
 
 
 class Called(Struct, frozen=True):
@@ -25,11 +27,12 @@ class Called(Struct, frozen=True):
     failed: bool
     turn: int
 
-    @property
-    def data(self) -> Any:
-        """The result as JSON, which all tools of the demo answer in; None if it failed or is something else."""
+    def read(self, shape: type[_Shape]) -> _Shape | None:
+        """The result in this shape; None if the call failed or gave something else."""
+        if self.failed:
+            return None
         try:
-            return None if self.failed else msgspec.json.decode(self.text)
+            return msgspec.json.decode(self.text, type=shape)
         except msgspec.DecodeError:
             return None
 
@@ -52,6 +55,11 @@ class Dialogue(Struct, frozen=True):
     def answered(self, name: str) -> Called | None:
         """The last call of this tool that settled: it succeeded, or it failed in this turn, where another try is no use."""
         return next((c for c in reversed(self.of(name)) if not c.failed or c.turn == self.turn), None)
+
+    @property
+    def last_turn(self) -> Dialogue:
+        """The dialogue with the calls of its last turn alone."""
+        return Dialogue(self.questions, tuple(call for call in self.calls if call.turn == self.turn))
 
 
 def read_dialogue(messages: Sequence[Message]) -> Dialogue:

@@ -11,23 +11,14 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-import msgspec
-
+from .answers import FolderAnswer, WrittenAnswer
 from .dialogue import Called, Dialogue
-from .discovery import Listing
 from .findings import Detail, FileReport, detail_in, path_in, question_about, report_in, task_for
 from .report import compose
 from .speech import Answer, Call, RuleModel
 
 WAVE = 40
 _Key = TypeVar("_Key")
-
-
-class Folder(msgspec.Struct, frozen=True):
-    """What `list_files` answers: the folder's name, and what is in it."""
-
-    folder: str
-    listing: Listing
 
 
 class LeadModel(RuleModel):
@@ -40,9 +31,9 @@ class LeadModel(RuleModel):
         listed = dialogue.answered("list_files")
         if listed is None:
             return Answer("I look at what is in the folder.", (Call("list_files", _limit_in(dialogue)),))
-        if listed.failed:
+        folder = listed.read(FolderAnswer)
+        if folder is None:
             return Answer(f"I cannot list the folder: {listed.text}")
-        folder = msgspec.json.decode(listed.text, type=Folder)
         return _read(dialogue, folder) or _ask_back(dialogue) or _write(dialogue, folder)
 
 
@@ -60,7 +51,7 @@ def _settled(dialogue: Dialogue, name: str, key: Callable[[Called], _Key]) -> di
     return {key(c): c for c in dialogue.of(name) if not c.failed or c.turn == dialogue.turn}
 
 
-def _read(dialogue: Dialogue, folder: Folder) -> Answer | None:
+def _read(dialogue: Dialogue, folder: FolderAnswer) -> Answer | None:
     given = _settled(dialogue, "reader", lambda call: path_in(str(call.arguments.get("task", ""))))
     left = [file.path for file in folder.listing.files if file.path not in given]
     if not left:
@@ -97,12 +88,13 @@ def _details(dialogue: Dialogue, reports: dict[str, FileReport]) -> dict[str, De
     }
 
 
-def _write(dialogue: Dialogue, folder: Folder) -> Answer:
+def _write(dialogue: Dialogue, folder: FolderAnswer) -> Answer:
     reports = _reports(dialogue)
     written = dialogue.answered("write_report")
     if written is None:
         text = compose(folder.folder, folder.listing, reports, _details(dialogue, reports))
         return Answer("Every file is read; I write the report.", (Call("write_report", {"text": text}),))
-    if written.data is None:
+    done = written.read(WrittenAnswer)
+    if done is None:
         return Answer(f"I could not write the report: {written.text}")
-    return Answer(f"I have read {len(reports)} files and written {written.data['report']} ({written.data['bytes']} bytes).")
+    return Answer(f"I have read {len(reports)} files and written {done.report} ({done.bytes:,} bytes).")

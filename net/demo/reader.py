@@ -6,19 +6,20 @@ frequent terms; then the report. Asked back, it looks at the longest lines and a
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
-import msgspec
-
-from .dialogue import Called, Dialogue
+from .answers import EntriesAnswer, FactsAnswer, LinesAnswer, SliceAnswer, TermsAnswer
+from .dialogue import Dialogue
 from .findings import Detail, FileReport, path_in, said
 from .speech import Answer, Call, RuleModel
-from .texts import Entry, clip
+from .texts import clip
 
 OPENING_LINES = 40
 ENDING_LINES = 10
 TOP_TERMS = 6
 TOP_LINES = 3
+_Shape = TypeVar("_Shape")
 _PROSE = frozenset({"markdown", "restructured text", "text"})
 
 
@@ -36,62 +37,63 @@ class ReaderModel(RuleModel):
 
 
 def _report(dialogue: Dialogue, path: str) -> Answer:
-    facts = dialogue.answered("file_facts")
-    if facts is None:
+    looked = dialogue.answered("file_facts")
+    if looked is None:
         return Answer(f"First the figures of {path}.", (Call("file_facts", {"path": path}),))
-    if facts.data is None:
-        return Answer(said(FileReport(path, problem=facts.text)))
-    opening = dialogue.answered("read_slice")
-    if opening is None:
+    facts = looked.read(FactsAnswer)
+    if facts is None:
+        return Answer(said(FileReport(path, problem=looked.text)))
+    if dialogue.answered("read_slice") is None:
         return Answer("How does it begin?", (Call("read_slice", {"path": path, "start": 1, "count": OPENING_LINES}),))
-    outliner = "list_headings" if facts.data["kind"] in _PROSE else "list_definitions"
-    outline = dialogue.answered(outliner)
-    if outline is None:
+    outliner = "list_headings" if facts.kind in _PROSE else "list_definitions"
+    if dialogue.answered(outliner) is None:
         calls = (Call(outliner, {"path": path}), Call("count_terms", {"path": path, "top": TOP_TERMS}))
         return Answer("Now its outline, and what it is about.", calls)
-    return Answer(said(_put_together(path, facts.data, opening, outline, dialogue.answered("count_terms"))))
+    return Answer(said(_put_together(dialogue, facts, outliner)))
 
 
-def _put_together(path: str, facts: dict[str, Any], opening: Called, outline: Called, terms: Called | None) -> FileReport:
-    entries = msgspec.convert((outline.data or {}).get("entries", []), list[Entry])
-    counted = ((terms.data if terms else None) or {}).get("terms", [])
+def _put_together(dialogue: Dialogue, facts: FactsAnswer, outliner: str) -> FileReport:
+    opening = _found(dialogue, "read_slice", SliceAnswer)
+    outline = _found(dialogue, outliner, EntriesAnswer)
+    terms = _found(dialogue, "count_terms", TermsAnswer)
+    entries = outline.entries if outline else ()
     return FileReport(
-        path=path,
-        reader=facts["reader"],
-        kind=facts["kind"],
-        bytes=facts["bytes"],
-        lines=facts["lines"],
-        words=facts["words"],
-        longest_line=facts["longest_line"],
-        sha256=facts["sha256"],
-        opening=_first_words((opening.data or {}).get("lines", [])),
-        outline=outline.name.removeprefix("list_") if entries else "",
-        entries=tuple(entries),
-        terms=tuple((str(term), int(count)) for term, count in counted),
+        path=facts.path,
+        reader=facts.reader,
+        kind=facts.kind,
+        bytes=facts.bytes,
+        lines=facts.lines,
+        words=facts.words,
+        longest_line=facts.longest_line,
+        sha256=facts.sha256,
+        opening=_first_words(opening.lines if opening else ()),
+        outline=outliner.removeprefix("list_") if entries else "",
+        entries=entries,
+        terms=terms.terms if terms else (),
     )
 
 
-def _first_words(lines: list[str]) -> str:
+def _found(dialogue: Dialogue, tool: str, shape: type[_Shape]) -> _Shape | None:
+    call = dialogue.answered(tool)
+    return call.read(shape) if call else None
+
+
+def _first_words(lines: Sequence[str]) -> str:
     """The first line that says something, without the marks around it."""
     stripped = (line.strip().strip("#\"'/*-=<>!;%`{}[]() \t") for line in lines if not line.startswith("#!"))
     return clip(next((line for line in stripped if line), ""), 100)
 
 
 def _answer(dialogue: Dialogue, path: str) -> Answer:
-    now = Dialogue(dialogue.questions, tuple(call for call in dialogue.calls if call.turn == dialogue.turn))
-    longest, ending = now.answered("longest_lines"), now.answered("read_slice")
-    if longest is None or ending is None:
-        start = max(_lines_known(dialogue) - ENDING_LINES + 1, 1)
+    now = dialogue.last_turn
+    if now.answered("longest_lines") is None or now.answered("read_slice") is None:
+        facts = _found(dialogue, "file_facts", FactsAnswer)
+        start = max((facts.lines if facts else 1) - ENDING_LINES + 1, 1)
         last = Call("read_slice", {"path": path, "start": start, "count": ENDING_LINES + 1})
         return Answer("I look again.", (Call("longest_lines", {"path": path, "top": TOP_LINES}), last))
-    if longest.data is None or ending.data is None:
-        return Answer(said(Detail(path, problem=longest.text if longest.failed else ending.text)))
-    lines: list[str] = ending.data["lines"]
-    last_line = ending.data["start"] + len(lines) - 1
-    text = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return Answer(said(Detail(path, msgspec.convert(longest.data["lines"], tuple[Entry, ...]), last_line, clip(text, 100))))
-
-
-def _lines_known(dialogue: Dialogue) -> int:
-    facts = dialogue.answered("file_facts")
-    return int(facts.data["lines"]) if facts and facts.data else 1
+    longest, ending = _found(now, "longest_lines", LinesAnswer), _found(now, "read_slice", SliceAnswer)
+    if longest is None or ending is None:
+        return Answer(said(Detail(path, problem=next(call.text for call in now.calls if call.failed))))
+    numbered = list(enumerate(ending.lines, ending.start))
+    last_line, text = next(((n, line.strip()) for n, line in reversed(numbered) if line.strip()), (0, ""))
+    return Answer(said(Detail(path, longest.lines, last_line, clip(text, 100))))

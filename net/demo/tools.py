@@ -16,10 +16,10 @@ from msgspec import Struct
 from ...actors.tools import ToolContext, tool
 from ...storage.errors import ToolError
 from . import texts
-from .discovery import MAX_BYTES, Listing, discover
+from .answers import EntriesAnswer, FactsAnswer, FolderAnswer, LinesAnswer, SliceAnswer, TermsAnswer, WrittenAnswer
+from .discovery import MAX_BYTES, discover
 from .effects import note_effect
 from .report import MARK
-from .texts import Entry
 
 FOLDER, REPORT = "folder", "report"
 """The labels that name the folder and the report; readers inherit them from their lead."""
@@ -30,63 +30,6 @@ class Stage(Struct, frozen=True):
     """What the tools need of the run itself: its state folder, which is no part of the folder that is read."""
 
     state: Path
-
-
-class FolderAnswer(Struct, frozen=True):
-    """What `list_files` gives."""
-
-    folder: str
-    listing: Listing
-
-
-class FactsAnswer(Struct, frozen=True):
-    """What `file_facts` gives: the figures, and who asked for them, so that a report says whom to ask back."""
-
-    path: str
-    reader: str
-    kind: str
-    bytes: int
-    lines: int
-    words: int
-    longest_line: int
-    sha256: str
-
-
-class SliceAnswer(Struct, frozen=True):
-    """What `read_slice` gives."""
-
-    path: str
-    start: int
-    lines: list[str]
-
-
-class EntriesAnswer(Struct, frozen=True):
-    """What the outlining tools give."""
-
-    path: str
-    entries: list[Entry]
-
-
-class TermsAnswer(Struct, frozen=True):
-    """What `count_terms` gives."""
-
-    path: str
-    terms: list[tuple[str, int]]
-
-
-class LinesAnswer(Struct, frozen=True):
-    """What `longest_lines` gives."""
-
-    path: str
-    lines: list[Entry]
-
-
-class WrittenAnswer(Struct, frozen=True):
-    """What `write_report` gives."""
-
-    report: str
-    bytes: int
-    sha256: str
 
 
 @tool(mode="parallel", replay="safe")
@@ -114,7 +57,7 @@ def read_slice(ctx: ToolContext[Stage], path: str, start: int = 1, count: int = 
     """Read `count` lines of a file from line `start` on; the first line is 1, long lines are clipped."""
     lines = texts.slice_of(_content(ctx, path), start, count)
     note_effect("read_slice", ctx.effect_key)
-    return SliceAnswer(path, max(start, 1), lines)
+    return SliceAnswer(path, max(start, 1), tuple(lines))
 
 
 @tool(mode="parallel", replay="safe")
@@ -122,7 +65,7 @@ def list_headings(ctx: ToolContext[Stage], path: str) -> EntriesAnswer:
     """List the headings of a text, with the line each stands on."""
     entries = texts.headings(path, _content(ctx, path))
     note_effect("list_headings", ctx.effect_key)
-    return EntriesAnswer(path, entries)
+    return EntriesAnswer(path, tuple(entries))
 
 
 @tool(mode="parallel", replay="safe")
@@ -130,7 +73,7 @@ def list_definitions(ctx: ToolContext[Stage], path: str) -> EntriesAnswer:
     """List the top-level classes and functions of a program, with the line each stands on."""
     entries = texts.definitions(path, _content(ctx, path))
     note_effect("list_definitions", ctx.effect_key)
-    return EntriesAnswer(path, entries)
+    return EntriesAnswer(path, tuple(entries))
 
 
 @tool(mode="parallel", replay="safe")
@@ -138,7 +81,7 @@ def count_terms(ctx: ToolContext[Stage], path: str, top: int = 6) -> TermsAnswer
     """Count the most frequent terms of a file: words of four letters or more in any case, common ones left out."""
     counted = texts.terms(_content(ctx, path), top)
     note_effect("count_terms", ctx.effect_key)
-    return TermsAnswer(path, counted)
+    return TermsAnswer(path, tuple(counted))
 
 
 @tool(mode="parallel", replay="safe")
@@ -146,7 +89,7 @@ def longest_lines(ctx: ToolContext[Stage], path: str, top: int = 3) -> LinesAnsw
     """Find the longest lines of a file."""
     found = texts.longest_lines(_content(ctx, path), top)
     note_effect("longest_lines", ctx.effect_key)
-    return LinesAnswer(path, found)
+    return LinesAnswer(path, tuple(found))
 
 
 @tool(mode="parallel", replay="safe")

@@ -1,0 +1,82 @@
+"""The agent in `FILE:NAME`: run the file as a module and take the name out of it. Every mistake is one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ...actors.agent import Agent
+from .problems import Refused
+
+
+def load_agent(where: str) -> Agent[Any, Any]:
+    """The Agent at `FILE:NAME`; the name may be left out where the file has only one.
+
+    Raises:
+        Refused: there is no such file or name, the file fails, or the name is something else.
+    """
+    file, name = _split(where)
+    module = _run_file(file)
+    found: dict[str, Agent[Any, Any]] = {key: value for key, value in vars(module).items() if isinstance(value, Agent)}
+    if not name:
+        return _only_one(file, found)
+    if name in found:
+        return found[name]
+    if hasattr(module, name):
+        raise Refused(f"{name} in {file} is no Agent but a {type(getattr(module, name)).__name__}; {_listed(found)}")
+    close = difflib.get_close_matches(name, found, n=1)
+    raise Refused(f"there is no {name} in {file}; {f'did you mean {close[0]}?' if close else _listed(found)}")
+
+
+def _split(where: str) -> tuple[Path, str]:
+    file, colon, name = where.rpartition(":")
+    if not colon or not (name.isidentifier() or not name):
+        file, name = where, ""
+    path = Path(file)
+    if not path.is_file():
+        raise Refused(f"there is no file {file}; give FILE:NAME, a Python file and the name of the Agent in it")
+    if path.suffix != ".py":
+        raise Refused(f"{file} is no Python file; give FILE:NAME with a file that ends in .py")
+    return path, name
+
+
+def _run_file(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise Refused(f"{file} cannot be loaded as a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # As `python FILE` does: the file's neighbours can be imported, and what it defines can be found by its module's name.
+    sys.path.insert(0, str(file.resolve().parent))
+    sys.modules.setdefault(file.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise Refused(f"{file} fails when it is loaded: {_where(error, file)}") from error
+    return module
+
+
+def _where(error: BaseException, file: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__} at line {error.lineno}: {error.msg}"
+    lines = [
+        f.lineno
+        for f in traceback.extract_tb(error.__traceback__)
+        if Path(f.filename) == file.resolve() or f.filename == str(file)
+    ]
+    line = f" at line {lines[-1]}" if lines else ""
+    return f"{type(error).__name__}{line}: {error}"
+
+
+def _only_one(file: Path, found: dict[str, Agent[Any, Any]]) -> Agent[Any, Any]:
+    if len(found) == 1:
+        return next(iter(found.values()))
+    raise Refused(f"give {file}:NAME; {_listed(found)}")
+
+
+def _listed(found: dict[str, Agent[Any, Any]]) -> str:
+    return f"its Agents are {', '.join(sorted(found))}" if found else "there is no Agent in it"

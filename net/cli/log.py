@@ -1,0 +1,62 @@
+"""`callboard log STATE ID`: what happened to an agent, one record a line. The store may be in use."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+
+from ...storage.errors import AgentNotFound
+from ...storage.events import EVENTS
+from ...storage.opening import open_store
+from ...storage.records import to_json
+from ...storage.store import Store
+from .lines import line_of
+from .ls import heads
+from .output import Output
+from .problems import OK, Refused
+
+CHUNK = "assistant/chunk"
+_GUESSES = 2000
+"""A wrong id is compared with at most so many right ones."""
+
+
+async def command(arguments: argparse.Namespace, output: Output) -> int:
+    """Print the records asked for. People see no chunks unless they ask for them; JSON is the whole log."""
+    types = _checked(arguments.types)
+    shown = arguments.chunks or output.json or CHUNK in (types or ())
+    async with open_store(arguments.state, readonly=True) as store:
+        await check_agent(store, arguments.agent)
+        async for record in store.read(arguments.agent, after=arguments.after, types=types):
+            if output.json:
+                output.raw(to_json(record))
+            elif shown or record.type != CHUNK:
+                output.text(line_of(record))
+    return OK
+
+
+async def check_agent(store: Store, agent: str) -> None:
+    """Make sure that the agent exists.
+
+    Raises:
+        AgentNotFound: there is none; the sentence names the closest one.
+    """
+    if await store.head(agent) is not None:
+        return
+    known: list[str] = []
+    async for head in heads(store):
+        known.append(head.agent)
+        if len(known) >= _GUESSES:
+            break
+    close = difflib.get_close_matches(agent, known, n=1, cutoff=0.5)
+    guess = f"did you mean {close[0]!r}?" if close else "`callboard ls` lists those there are"
+    raise AgentNotFound(f"there is no agent {agent!r} in {store.name}; {guess}", agent=agent)
+
+
+def _checked(types: Sequence[str] | None) -> Sequence[str] | None:
+    for name in types or ():
+        if name not in EVENTS:
+            close = difflib.get_close_matches(name, EVENTS, n=1)
+            guess = f"did you mean {close[0]!r}?" if close else "docs/events.md lists them"
+            raise Refused(f"there is no record type {name!r}; {guess}")
+    return types
