@@ -1,0 +1,137 @@
+"""Content of a message: whatever a caller may send, brought into the one form the log keeps.
+
+A send takes a text, blocks or a whole message; a route is a mapping or a `Route`. Both are checked here, at the edge, so that
+nothing behind it meets a half-formed message and an error reaches the caller instead of a turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..storage.errors import InputRefused, UsageError
+from ..storage.events import Route
+from ..storage.messages import (
+    USER,
+    Block,
+    File,
+    Image,
+    Message,
+    ReasoningBlock,
+    Source,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+
+Content = str | Sequence[Block] | Message
+"""What can be sent."""
+
+_BLOCKS = (TextBlock, ReasoningBlock, ToolCallBlock, ToolResultBlock, Image, File)
+_SENDABLE = (TextBlock, Image, File)
+_ROUTE_KEYS = ("channel", "chat", "thread", "message")
+
+
+class _Minter:
+    """Ids that no other process makes: a random prefix and a counter, which costs a tenth of random bytes for each."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self._prefix = os.urandom(8).hex()
+        self._count = itertools.count()
+
+    def mint(self) -> str:
+        return f"{self._prefix}-{next(self._count):x}"
+
+
+_minter = _Minter()
+# A forked process would go on with its parent's prefix and counter.
+os.register_at_fork(after_in_child=_minter.renew)
+
+
+def mint_id() -> str:
+    """A fresh id, unique over processes and restarts."""
+    return _minter.mint()
+
+
+def to_message(content: Content, *, id: str | None = None, source: Source = USER) -> Message:
+    """The message that this content stands for, under `id` (or a minted one; a whole message keeps its own).
+
+    Raises:
+        InputRefused: the content is empty.
+        UsageError: it is of a type that cannot be sent; the text says what can.
+    """
+    if isinstance(content, str):
+        blocks: tuple[Block, ...] = (TextBlock(content),)
+    elif isinstance(content, Message):
+        return _take_message(content, id, source)
+    else:
+        blocks = _to_blocks(content)
+    _refuse_empty(blocks, id)
+    return Message(mint_id() if id is None else id, "user", blocks, source)
+
+
+def _take_message(message: Message, id: str | None, source: Source) -> Message:
+    if message.role != "user":
+        raise UsageError(f"a message of the role {message.role!r} cannot be sent; send its text, or a Message with role 'user'")
+    _refuse_empty(message.content, id)
+    chosen = id if id is not None else message.id or mint_id()
+    return Message(chosen, "user", message.content, message.source if source is USER else source)
+
+
+def _to_blocks(content: Any) -> tuple[Block, ...]:
+    if isinstance(content, _BLOCKS):
+        raise UsageError(f"content is one {type(content).__name__}; give a list: [{type(content).__name__}(...)]")
+    blocks: Sequence[Any] = content
+    if isinstance(content, bytes | Mapping) or not isinstance(content, Sequence):
+        raise UsageError(f"content is {_shown(blocks)}; give a text, a list of blocks, or a Message")
+    for block in blocks:
+        if isinstance(block, str):
+            raise UsageError(f"content holds the text {_shown(block)}; write TextBlock(text), or send one text alone")
+        if not isinstance(block, _SENDABLE):
+            raise UsageError(f"content holds {_shown(block)}; only TextBlock, Image and File can be sent")
+    return tuple(blocks)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _refuse_empty(blocks: Sequence[Block], id: str | None) -> None:
+    if any(not isinstance(block, TextBlock) or block.text.strip() for block in blocks):
+        return
+    raise InputRefused("the message is empty; send some text or a file", message_id=id)
+
+
+# -- routes
+
+
+def to_route(route: Mapping[str, Any] | Route | None) -> Route | None:
+    """The route in a mapping; numbers (chat and message ids of many services) become texts.
+
+    Raises:
+        UsageError: a key or a value cannot be part of a route.
+    """
+    if route is None or isinstance(route, Route):
+        return route
+    if not isinstance(route, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"route is {_shown(route)}; give a mapping: {{'channel': ..., 'chat': ...}}")
+    for key, value in route.items():
+        if key not in _ROUTE_KEYS:
+            raise UsageError(f"a route has no {key!r}; it has {', '.join(_ROUTE_KEYS)}")
+        if not (value is None or isinstance(value, str | int)) or isinstance(value, bool):
+            raise UsageError(f"{key!r} of the route is {_shown(value)}; give a text")
+    return Route(**{key: str(value) for key, value in route.items() if value is not None})
+
+
+def route_map(route: Route) -> dict[str, str]:
+    """The route as channels read it: a mapping of what there is."""
+    fields: dict[str, str | None] = msgspec.structs.asdict(route)
+    return {key: value for key, value in fields.items() if value is not None}
