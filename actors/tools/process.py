@@ -24,7 +24,8 @@ OUTPUT_LIMIT = 1_048_576
 GRACE_S = 2.0
 """How long a group may take between SIGTERM and SIGKILL. Shorter than `Limits.abandon_s`, or the tool would be given up."""
 _POLL_S = 0.01
-_DRAIN_S = 1.0
+_REST_S = 0.2  # what the others of a group get when their leader has obeyed; zombies that nobody reaps would use up all of it
+_DRAIN_S = 1.0  # who left the session may hold the pipes for ever
 
 
 class Completed(Struct, frozen=True):
@@ -145,7 +146,8 @@ class _Group:
         with trio.move_on_after(grace_s):
             self._signal(signal.SIGTERM)
             await self.process.wait()
-            await self._wait_empty()
+            with trio.move_on_after(_REST_S):
+                await self._wait_empty()
         self._kill()
         await self.process.wait()
 
@@ -175,7 +177,7 @@ async def _communicate(group: _Group, data: bytes | None, streams: tuple[_Kept, 
         nursery.start_soon(_read, process.stdout, streams[0])
         nursery.start_soon(_read, process.stderr, streams[1])
         await group.wait()
-        nursery.cancel_scope.deadline = trio.current_time() + _DRAIN_S  # who left the session may hold the pipes for ever
+        nursery.cancel_scope.deadline = trio.current_time() + _DRAIN_S
 
 
 async def _write(pipe: Any, data: bytes | None) -> None:
