@@ -1,0 +1,204 @@
+"""Writes the pages of docs/ that are drawn from the code, so that they cannot say anything else than the code does.
+
+    python docs/generate.py            write them
+    python docs/generate.py --check    fail if one of them is stale
+
+`PAGES` names every generated page and the function that makes its text; a test and CI compare each with the file.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from callboard.actors import states
+from callboard.storage import messages
+from callboard.storage.events import EVENTS, around, base, dialogue, lifecycle
+
+DOCS = Path(__file__).resolve().parent
+NOTICE = "<!-- Written by docs/generate.py from the code. Run `make docs` after a change; do not edit. -->"
+FAMILIES: tuple[tuple[str, ModuleType], ...] = (
+    ("Lifecycle", lifecycle),
+    ("Dialogue", dialogue),
+    ("Around", around),
+)
+
+Shape = type[msgspec.Struct]
+
+
+# -- pages
+
+
+def events_page() -> str:
+    """`events.md`: every event of the log, by family, with the shapes it is made of."""
+    parts = [
+        "# The vocabulary of the log",
+        NOTICE,
+        "One log for each agent, one record a line: `seq` (dense, from 0), `time` (Unix milliseconds; it orders, it does not "
+        "measure) and the event's own fields, flat:",
+        '```json\n{"seq":7,"time":1764500000000,"type":"turn/end","turn":1,"reason":{"kind":"completed"}}\n```',
+        "A field that has its default is left out of the record.",
+        _overview(),
+    ]
+    for title, module in FAMILIES:
+        parts += [f"## {title}", _paragraph(module)]
+        for cls in _in_module(EVENTS.values(), module):
+            parts += [f"### `{_tag(cls)}`", _paragraph(cls), _fields_table(cls)]
+    parts += ["## Shared shapes", "What the fields above are made of. A tag is written into the object under the key named here."]
+    for cls in (*_structs(base), *_structs(messages)):
+        parts += [f"### {cls.__name__}", _tag_line(cls), _paragraph(cls), _fields_table(cls)]
+    parts += ["### Names for sets", _sets_table()]
+    parts += ["## How the vocabulary may change", _rules(base)]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def states_page() -> str:
+    """`states.md`: the table of a turn, and the diagram drawn from it."""
+    parts = [
+        "# The states of a turn",
+        NOTICE,
+        "A turn is one walk through this table. Anything that is not in it fails by name, never silently. Each state leaves an "
+        "entry in the trace of `turn/end` (see [events.md](events.md#turnend)), also when it failed or was cancelled.",
+        states.table().strip(),
+        f"```mermaid\n{states.diagram().strip()}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"events.md": events_page, "states.md": states_page}
+"""Name below docs/ → the function that makes its text."""
+
+
+# -- pieces of events.md
+
+
+def _overview() -> str:
+    rows = ["| type | says |", "|---|---|"]
+    for name, cls in EVENTS.items():
+        anchor = name.replace("/", "")
+        rows.append(f"| [`{name}`](#{anchor}) | {_cell(_paragraph(cls))} |")
+    return "\n".join(rows)
+
+
+def _fields_table(cls: Shape) -> str:
+    fields = msgspec.structs.fields(cls)
+    if not fields:
+        return ""
+    rows = ["| field | type | default |", "|---|---|---|"]
+    for field in fields:
+        written = _annotation(cls, field.name)
+        rows.append(f"| `{field.encode_name}` | {_cell(f'`{written}`')} | {_cell(_default(field))} |")
+    return "\n".join(rows)
+
+
+def _annotation(cls: Shape, name: str) -> str:
+    """The field's type as the source has it; structs here keep their annotations as text."""
+    for owner in cls.__mro__:
+        written = inspect.get_annotations(owner).get(name)
+        if written is not None:
+            return str(written)
+    raise LookupError(f"{cls.__name__} has no annotation for {name}")
+
+
+def _default(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    if field.default is msgspec.NODEFAULT:
+        return "a new one"
+    value: Any = field.default
+    if value is None:
+        return "none"
+    if isinstance(value, msgspec.Struct):
+        return f"an empty {type(value).__name__}"
+    return f"`{str(value).lower() if isinstance(value, bool) else value!r}`"
+
+
+def _sets_table() -> str:
+    """Names that stand for one of several words or shapes, as the source defines them."""
+    rows = ["| name | one of |", "|---|---|"]
+    for module in (base, dialogue, messages):
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.Assign) and _is_set(node.value):
+                members = node.value.slice if isinstance(node.value, ast.Subscript) else node.value
+                words = ast.unparse(members).strip("()").replace("'", "").replace(" | ", ", ")
+                rows.append(f"| `{ast.unparse(node.targets[0])}` | {words} |")
+    return "\n".join(rows)
+
+
+def _is_set(value: ast.expr) -> bool:
+    literal = isinstance(value, ast.Subscript) and ast.unparse(value.value) == "Literal"
+    return literal or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr))
+
+
+def _tag_line(cls: Shape) -> str:
+    config = cls.__struct_config__
+    return f"`{config.tag_field}`: `{config.tag}`" if config.tag is not None else ""
+
+
+def _rules(module: ModuleType) -> str:
+    """The rules of evolution, as the module states them below its first line."""
+    return (inspect.getdoc(module) or "").split("\n\n", 1)[1].replace("\n", " ")
+
+
+# -- reading the code
+
+
+def _structs(module: ModuleType) -> Iterator[Shape]:
+    """The structs a module defines, in its order, its events left out."""
+    for value in vars(module).values():
+        own = isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
+        if own and value is not base.Event:
+            yield value
+
+
+def _in_module(classes: Iterable[Shape], module: ModuleType) -> Iterator[Shape]:
+    return (c for c in classes if c.__module__ == module.__name__)
+
+
+def _tag(cls: Shape) -> str:
+    return str(cls.__struct_config__.tag)
+
+
+def _paragraph(thing: object) -> str:
+    """A docstring as one paragraph."""
+    return " ".join((inspect.getdoc(thing) or "").split())
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+# -- writing
+
+
+def stale() -> list[str]:
+    """Names of the pages whose file differs from what the code says."""
+    return [name for name, make in PAGES.items() if _on_disk(name) != make()]
+
+
+def _on_disk(name: str) -> str:
+    path = DOCS / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or check them; the exit code."""
+    if "--check" in arguments:
+        old = stale()
+        if old:
+            print(f"stale: {', '.join('docs/' + n for n in old)}; run make docs", file=sys.stderr)
+        return 1 if old else 0
+    for name, make in PAGES.items():
+        (DOCS / name).write_text(make(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
