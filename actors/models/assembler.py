@@ -6,7 +6,7 @@ raises, and what the reader has seen as a delta is in the blocks. The rules:
 * A block is known by its index and kind, so that an adapter that counts calls apart from text loses nothing. Blocks stand
   in the order in which they were first seen.
 * A delta without a start opens its block. A second start is ignored.
-* The first close wins: what comes after it for that block is ignored. A finish closes all; after it only usage is taken.
+* The first close wins: what comes after it for that block is ignored. After a finish only usage is taken.
 * No finish means `stop`. The last finish and the last usage count.
 * Every call leaves with an id of its own, and an id is never used twice in one answer (the runtime answers calls by id).
 """
@@ -85,19 +85,21 @@ class Assembler:
     def feed(self, chunk: Chunk) -> None:
         """Take the next chunk."""
         # Most chunks are text: theirs is the short way.
-        if type(chunk) is TextDelta:
+        if type(chunk) is TextDelta and self._finish is None:
             part = self._texts.get(chunk.index) or self._open("text", chunk.index)
             if not part.closed:
                 part.pieces.append(chunk.text)
-        elif type(chunk) is UsageChunk:
-            self.usage = chunk.usage
-        elif type(chunk) is FinishChunk:
-            self._end(chunk)
-        elif self._finish is None:
+        else:
             self._feed_rarer(chunk)
 
     def _feed_rarer(self, chunk: Chunk) -> None:
         match chunk:
+            case UsageChunk():
+                self.usage = chunk.usage
+            case FinishChunk():
+                self._finish = chunk
+            case _ if self._finish is not None:
+                pass  # too late to be part of the answer
             case ToolCallDelta():
                 self._part("tool-call", chunk.index).call(chunk.id, chunk.name, chunk.arguments)
             case ReasoningDelta():
@@ -109,7 +111,7 @@ class Assembler:
                     if part := parts.get(chunk.index):
                         part.close(chunk.meta)
             case _:
-                pass
+                pass  # no chunk at all: `sound` refuses those before they get here
 
     def _start(self, index: int, block: Block) -> None:
         match block:
@@ -128,20 +130,11 @@ class Assembler:
             case _:
                 pass  # a second start; or a tool result, which no model can make
 
-    def _end(self, chunk: FinishChunk) -> None:
-        self._finish = chunk
-        for part in self._order:
-            if isinstance(part, _Part):
-                part.closed = True
-
     def _part(self, kind: Kind, index: int) -> _Part:
         return self._parts[kind].get(index) or self._open(kind, index)
 
     def _open(self, kind: Kind, index: int) -> _Part:
         part = _Part(kind, index)
-        if self._finish is not None:
-            part.closed = True  # too late to be part of the answer
-            return part
         self._parts[kind][index] = part
         self._order.append(part)
         return part

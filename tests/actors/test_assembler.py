@@ -99,7 +99,8 @@ def test_blocks_stand_in_the_order_in_which_their_index_was_first_seen() -> None
 
 def test_a_delta_without_a_start_opens_its_block() -> None:
     got = whole(
-        c.reasoning_delta(0, "hm", signature="s"),
+        c.reasoning_delta(0, "h", signature="s"),
+        c.reasoning_delta(0, "m"),
         c.text_delta(1, "a"),
         c.tool_call_delta(2, id="c1", name="t", arguments="{"),
         c.tool_call_delta(2, arguments="}"),
@@ -121,7 +122,12 @@ def test_the_first_close_of_a_block_wins() -> None:
     assert got.blocks == (TextBlock("a"), ToolCallBlock("c1", "t", "{}"), ReasoningBlock("r"))
 
 
-@pytest.mark.parametrize("late", [c.text_delta(0, "x"), c.text_delta(5, "x"), c.tool_call_delta(1, arguments="x"), *call(6, "z")])
+LATE_IMAGE = BlockStart(6, Image("image/png", url="https://x.test/a.png"))
+
+
+@pytest.mark.parametrize(
+    "late", [LATE_IMAGE, c.text_delta(0, "x"), c.text_delta(5, "x"), c.tool_call_delta(1, arguments="x"), *call(6, "z")]
+)
 def test_a_finish_closes_all_blocks_and_opens_none(late: Chunk) -> None:
     got = whole(c.text_delta(0, "a"), c.tool_call_delta(1, id="c1", name="t"), c.finish("stop"), late)
     assert got.blocks == (TextBlock("a"), ToolCallBlock("c1", "t"))

@@ -143,7 +143,7 @@ async def test_a_late_error_of_the_reader_is_not_taken_for_the_deadline(autojump
         raise RuntimeError("the reader's own")
 
     with pytest.raises(RuntimeError, match="the reader's own"):
-        await read_stream(Timed(0).stream(), late, first_s=10, gap_s=5)
+        await read_stream(Timed(0, close_takes=1).stream(), late, first_s=10, gap_s=5)
 
 
 async def test_an_error_while_closing_is_reported_and_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
