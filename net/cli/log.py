@@ -12,7 +12,6 @@ from ...storage.opening import open_store
 from ...storage.records import to_json
 from ...storage.store import Store
 from .lines import line_of
-from .ls import heads
 from .output import Output
 from .problems import OK, Refused
 
@@ -43,11 +42,7 @@ async def check_agent(store: Store, agent: str) -> None:
     """
     if await store.head(agent) is not None:
         return
-    known: list[str] = []
-    async for head in heads(store):
-        known.append(head.agent)
-        if len(known) >= _GUESSES:
-            break
+    known = [head.agent for head in await store.agents(limit=_GUESSES)]
     close = difflib.get_close_matches(agent, known, n=1, cutoff=0.5)
     guess = f"did you mean {close[0]!r}?" if close else "`callboard ls` lists those there are"
     raise AgentNotFound(f"there is no agent {agent!r} in {store.name}; {guess}", agent=agent)
