@@ -6,12 +6,11 @@ from .assembler import NO_DISPATCH, Assembled, Assembler, without_calls
 from .model import Model, Prepared, RetryPolicy, apply_defaults
 from .registry import BUILT_IN, Models, Resolved, no_adapter
 from .soundness import sound
-from .streaming import AdapterStream, read_stream
+from .streaming import read_stream
 
 __all__ = [
     "BUILT_IN",
     "NO_DISPATCH",
-    "AdapterStream",
     "Assembled",
     "Assembler",
     "Model",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import AsyncIterator, Callable
+from types import AsyncGeneratorType
 
 import trio
 
@@ -64,7 +65,7 @@ class _Reader:
 
     async def read(self, chunks: AsyncIterator[Chunk], scope: trio.CancelScope) -> None:
         gap, slack, moved = self._gap, self._gap / 1000, 0.0
-        on_chunk, clock = self._on_chunk, trio.current_time
+        on_chunk, clock = self._on_chunk, trio.lowlevel.current_clock().current_time
         try:
             async for chunk in chunks:
                 self.in_hand = True
@@ -75,42 +76,11 @@ class _Reader:
                     self.started = True
                     scope.deadline, moved = now + gap, now
         except BaseException:
-            # A stream that ran out is closed by that; every other way out leaves one to be closed.
             await _close(chunks)
             raise
-
-
-class AdapterStream:
-    """The stream of an adapter below `stream` plugins; it remembers what the adapter raised.
-
-    An adapter that raises is a failed request, a plugin that raises ends the turn: seen from outside of the plugins both are
-    an exception. Here they differ: the adapter's is `error`. Close it after the outermost stream: a plugin that stops early
-    leaves it open.
-    """
-
-    def __init__(self, chunks: AsyncIterator[Chunk]) -> None:
-        self._chunks = chunks
-        self.error: Exception | None = None
-        """What the adapter raised, if it did."""
-
-    def __aiter__(self) -> AdapterStream:
-        return self
-
-    async def __anext__(self) -> Chunk:
-        try:
-            return await self._chunks.__anext__()
-        except StopAsyncIteration:
-            raise
-        except Exception as error:
-            self.error = error
-            raise
-
-    async def aclose(self) -> None:
-        """Close the adapter's stream, if it is open."""
-        await _close(self._chunks)
-
-    def __repr__(self) -> str:
-        return f"<AdapterStream {self._chunks!r}>"
+        # A generator that ran out is closed by that. A stream through plugins may have others below it, still open.
+        if type(chunks) is not AsyncGeneratorType:
+            await _close(chunks)
 
 
 async def _close(chunks: AsyncIterator[Chunk]) -> None:
