@@ -12,7 +12,7 @@ them, outermost first, in the task that reads.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 from ..storage.errors import UsageError
 from ..storage.messages import Chunk, Message, Request
@@ -36,10 +36,11 @@ from .answers import (
     Stopping,
     ToolCall,
 )
-from .seams import OBSERVERS, WATERFALLS, Plugin
+from .seams import OBSERVERS, SEAMS, WATERFALLS, Plugin
 
 if TYPE_CHECKING:
-    from .seams import SeamContext
+    from .answers import Verdict
+    from .seams import Next, SeamContext
 
 _NONE = type(None)
 _TYPES: Mapping[str, tuple[type, tuple[type, ...]]] = {
@@ -72,6 +73,7 @@ class Chains:
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self.plugins = tuple(plugins)
+        self._overridden = frozenset(seam for seam in SEAMS if any(_overrides(plugin, seam) for plugin in self.plugins))
         self._waterfalls = {seam: layers for seam in WATERFALLS if (layers := self._layers(seam))}
         self._stream = self._layers("stream")
         self._guards = self._layers("guard")
@@ -86,7 +88,54 @@ class Chains:
 
     def has(self, seam: str) -> bool:
         """Whether any plugin overrides the seam."""
-        return any(_overrides(plugin, seam) for plugin in self.plugins)
+        return seam in self._overridden
+
+    if TYPE_CHECKING:
+        # What each seam is given and answers; the same as `_TYPES`, for the type checkers.
+        @overload
+        def run(
+            self, seam: Literal["accept"], ctx: SeamContext, value: Message, terminal: Next[Message, Message | Reject | Answer]
+        ) -> Awaitable[Message | Reject | Answer]: ...
+        @overload
+        def run(
+            self, seam: Literal["compact"], ctx: SeamContext, value: Position, terminal: Next[Position, Replace | None]
+        ) -> Awaitable[Replace | None]: ...
+        @overload
+        def run(
+            self, seam: Literal["command"], ctx: SeamContext, value: Command, terminal: Next[Command, Answer | Replace | None]
+        ) -> Awaitable[Answer | Replace | None]: ...
+        @overload
+        def run(
+            self, seam: Literal["respond"], ctx: SeamContext, value: str, terminal: Next[str, str | None]
+        ) -> Awaitable[str | None]: ...
+        @overload
+        def run(
+            self, seam: Literal["assemble"], ctx: SeamContext, value: Assembly, terminal: Next[Assembly, Assembly]
+        ) -> Awaitable[Assembly]: ...
+        @overload
+        def run(
+            self, seam: Literal["pre_step"], ctx: SeamContext, value: Boundary, terminal: Next[Boundary, Enter | Reject]
+        ) -> Awaitable[Enter | Reject]: ...
+        @overload
+        def run(
+            self, seam: Literal["request"], ctx: SeamContext, value: Proposal, terminal: Next[Proposal, Proposal]
+        ) -> Awaitable[Proposal]: ...
+        @overload
+        def run(
+            self, seam: Literal["request_error"], ctx: SeamContext, value: Failed, terminal: Next[Failed, Resend | None]
+        ) -> Awaitable[Resend | None]: ...
+        @overload
+        def run(
+            self, seam: Literal["tool_before"], ctx: SeamContext, value: ToolCall, terminal: Next[ToolCall, Verdict]
+        ) -> Awaitable[Verdict]: ...
+        @overload
+        def run(
+            self, seam: Literal["tool_around"], ctx: SeamContext, value: ToolCall, terminal: Next[ToolCall, CallResult]
+        ) -> Awaitable[CallResult]: ...
+        @overload
+        def run(
+            self, seam: Literal["tool_after"], ctx: SeamContext, value: Done, terminal: Next[Done, Done]
+        ) -> Awaitable[Done]: ...
 
     def run(self, seam: str, ctx: SeamContext, value: Any, terminal: Callable[[Any], Awaitable[Any]]) -> Awaitable[Any]:
         """Run a waterfall around `terminal`, the loop's own work: await what this gives.

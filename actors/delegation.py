@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..storage.errors import UsageError
+from ..storage.errors import ToolError, UsageError
 from .agent import Agent
 
 _SCHEMA: dict[str, Any] = {
@@ -25,10 +25,11 @@ _SCHEMA: dict[str, Any] = {
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Task(Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of a delegation."""
-
+class _Task(Struct, frozen=True, forbid_unknown_fields=True):
     task: str
+
+
+_decoder = msgspec.json.Decoder(_Task)
 
 
 class Delegate(Struct, frozen=True, eq=False, kw_only=True, repr_omit_defaults=True):
@@ -55,13 +56,17 @@ class Delegate(Struct, frozen=True, eq=False, kw_only=True, repr_omit_defaults=T
         """The JSON schema of the one argument, `task`."""
         return _SCHEMA
 
-    def decode(self, arguments: str) -> Task:
-        """The task in the model's text.
+    def decode(self, arguments: str) -> dict[str, Any]:
+        """`{"task": ...}` from the model's own text, as a tool decodes its arguments.
 
         Raises:
-            msgspec.DecodeError: the text does not fit the schema.
+            ToolError: INVALID_ARGUMENTS; its text tells the model what to do next.
         """
-        return msgspec.json.decode(arguments, type=Task)
+        try:
+            return {"task": _decoder.decode(arguments).task}
+        except (msgspec.DecodeError, UnicodeError) as e:
+            text = f"The arguments of {self.name} do not fit: {e}. Call it again with one argument, task: a text."
+            raise ToolError(text, code="INVALID_ARGUMENTS") from e
 
 
 def delegate(

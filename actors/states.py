@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from ..storage.errors import CallboardError
 from ..storage.events import TraceEntry
+
+T = TypeVar("T")
 
 
 class TurnTableError(CallboardError):
@@ -73,8 +75,8 @@ TABLE: Final[Mapping[State, Mapping[str, State]]] = {
 }
 """State → event → next state."""
 
-Handler = Callable[[], Awaitable[str]]
-"""Does a state's work and answers with an event."""
+Handler = Callable[[T], Awaitable[str]]
+"""Does a state's work on a turn and answers with an event."""
 
 
 def next_state(state: State, event: str, *, turn: int | None = None) -> State:
@@ -95,15 +97,21 @@ def _no_handler(state: State, turn: int) -> TurnTableError:
     return TurnTableError(f"turn {turn}: state {state} has no handler, so no event; give it one", state=state, turn=turn)
 
 
+def wall_ms() -> int:
+    """The wall clock in Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
 async def walk(
-    handlers: Mapping[State, Handler],
+    handlers: Mapping[State, Handler[T]],
+    subject: T,
     trace: list[TraceEntry],
     *,
     turn: int,
-    now: Callable[[], float] = time.time,
+    now_ms: Callable[[], int] = wall_ms,
     clock_ns: Callable[[], int] = time.perf_counter_ns,
 ) -> None:
-    """Walk from RESTORE to DONE, each state by its handler, an entry for each in `trace`; `now` is the wall clock, in seconds.
+    """Walk `subject` from RESTORE to DONE, each state by its handler, an entry for each in `trace`.
 
     The entries are there as soon as a state is over, so that whoever catches a failure finds all of them, the failed one last.
 
@@ -113,12 +121,12 @@ async def walk(
     """
     state = RESTORE
     while state is not DONE:
-        start, begun, event = int(now() * 1000), clock_ns(), None
+        start, begun, event = now_ms(), clock_ns(), None
         try:
             handler = handlers.get(state)
             if handler is None:
                 raise _no_handler(state, turn)
-            event = await handler()
+            event = await handler(subject)
             following = next_state(state, event, turn=turn)
         except BaseException as error:
             us = (clock_ns() - begun) // 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 from msgspec import Struct
@@ -14,8 +14,10 @@ from callboard.actors.delegation import delegate
 from callboard.actors.limits import DEFAULT_LIMITS, Limits
 from callboard.actors.models.model import Model
 from callboard.actors.seams import Plugin
+from callboard.actors.values import Outcome
 from callboard.storage import chunks
-from callboard.storage.errors import UsageError
+from callboard.storage.errors import ToolError, UsageError
+from callboard.storage.events import Completed
 from callboard.storage.messages import Chunk, Request, Settings
 
 
@@ -28,6 +30,10 @@ class NamedTool:
 
 class Trip(Struct):
     city: str
+
+
+class Deps:
+    """What tools of a test expect."""
 
 
 class Acme(Model):
@@ -177,7 +183,7 @@ def test_a_delegation_looks_like_a_tool() -> None:
     tool = delegate(researcher, restarts=(3, 60))
     assert (tool.name, tool.mode, tool.agent, tool.background) == ("researcher", "parallel", researcher, False)
     assert list(tool.schema["properties"]) == ["task"]
-    assert tool.decode('{"task": "look"}').task == "look"
+    assert tool.decode('{"task": "look"}') == {"task": "look"}
     assert Agent("a", tools=[tool]).toolbox["researcher"] is tool
 
 
@@ -191,3 +197,21 @@ def test_a_delegation_that_cannot_be_says_why() -> None:
         delegate(not_an_agent)
     with pytest.raises(UsageError, match="no pair"):
         delegate(researcher, name="r", restarts=(-1, 60))
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "{}", "[]", '{"task": 5}', '{"task": "x", "more": 1}', "not json", '{"task": "\ud800"}']
+)
+def test_arguments_that_are_no_task_tell_the_model_what_to_do(arguments: str) -> None:
+    with pytest.raises(ToolError, match="Call it again with one argument, task") as caught:
+        delegate(Agent("a")).decode(arguments)
+    assert caught.value.code == "INVALID_ARGUMENTS"
+
+
+def test_p12_output_and_deps_are_known_to_the_type_checkers() -> None:
+    planner: Agent[Deps, Trip] = Agent("planner", output=Trip, deps=Deps)
+    assert_type(Agent("planner", output=Trip, deps=Deps), Agent[Deps, Trip])
+    assert_type(Agent("plain"), Agent[Any, str])
+    assert_type(Outcome[Trip](agent="a", turn=1, reason=Completed(), output=Trip("Oslo")).result(), Trip)
+    assert_type(planner.replace(system="x"), Agent[Deps, Trip])
+    assert (planner.output, planner.deps) == (Trip, Deps)

@@ -32,11 +32,12 @@ from callboard.actors.states import (
 from callboard.storage.errors import CallboardError, ModelError
 from callboard.storage.events import TraceEntry
 
-Handlers = dict[State, Callable[[], Awaitable[str]]]
+Handlers = dict[State, Callable[[str], Awaitable[str]]]
 
 
-def answer(event: str) -> Callable[[], Awaitable[str]]:
-    async def handler() -> str:
+def answer(event: str) -> Callable[[str], Awaitable[str]]:
+    async def handler(subject: str) -> str:
+        assert subject == "the turn"
         return event
 
     return handler
@@ -50,7 +51,7 @@ def handlers(**events: str) -> Handlers:
 
 async def walked(given: Handlers) -> list[tuple[str, str | None]]:
     trace: list[TraceEntry] = []
-    await walk(given, trace, turn=1)
+    await walk(given, "the turn", trace, turn=1)
     return [(entry.state, entry.event) for entry in trace]
 
 
@@ -75,12 +76,12 @@ async def test_c150_a_shortcut_has_three_entries_blocked_and_empty_have_six() ->
 
 
 async def test_c151_a_failed_state_leaves_type_and_text_and_ends_the_walk() -> None:
-    async def fails() -> str:
+    async def fails(_: str) -> str:
         raise ModelError("RATE_LIMIT", "slow down")
 
     trace: list[TraceEntry] = []
     with pytest.raises(ModelError):
-        await walk({**handlers(), RUN: fails}, trace, turn=1)
+        await walk({**handlers(), RUN: fails}, "the turn", trace, turn=1)
     assert [entry.state for entry in trace] == ["RESTORE", "COMPACT", "COMMAND", "BUILD", "RUN"]
     assert (trace[-1].event, trace[-1].error, trace[-1].text) == (None, "ModelError", "slow down")
 
@@ -88,7 +89,7 @@ async def test_c151_a_failed_state_leaves_type_and_text_and_ends_the_walk() -> N
 async def test_c151_a_cancelled_state_leaves_an_entry_too() -> None:
     trace: list[TraceEntry] = []
 
-    async def hangs() -> str:
+    async def hangs(_: str) -> str:
         await trio.sleep_forever()
         raise AssertionError
 
@@ -96,7 +97,7 @@ async def test_c151_a_cancelled_state_leaves_an_entry_too() -> None:
         async with trio.open_nursery() as nursery:
 
             async def drive() -> None:
-                await walk({**handlers(), RUN: hangs}, trace, turn=1)
+                await walk({**handlers(), RUN: hangs}, "the turn", trace, turn=1)
 
             nursery.start_soon(drive)
             await trio.testing.wait_all_tasks_blocked()
@@ -109,7 +110,7 @@ async def test_c152_an_event_outside_the_table_names_turn_state_and_event() -> N
     with pytest.raises(
         TurnTableError, match=r"turn 7: state BUILD answered 'fine'; it may answer 'ok', 'blocked', 'empty'"
     ) as caught:
-        await walk(handlers(BUILD="fine"), trace, turn=7)
+        await walk(handlers(BUILD="fine"), "the turn", trace, turn=7)
     assert (caught.value.turn, caught.value.state, caught.value.event) == (7, BUILD, "fine")
     assert (trace[-1].state, trace[-1].event, trace[-1].error) == ("BUILD", "fine", "TurnTableError")
     assert isinstance(caught.value, CallboardError)
@@ -120,14 +121,16 @@ async def test_c152_a_state_without_handler_is_named() -> None:
     missing = handlers()
     del missing[SAVE]
     with pytest.raises(TurnTableError, match="turn 7: state SAVE has no handler"):
-        await walk(missing, trace, turn=7)
+        await walk(missing, "the turn", trace, turn=7)
     assert (trace[-1].state, trace[-1].error) == ("SAVE", "TurnTableError")
 
 
 async def test_c153_an_entry_has_its_start_and_its_duration_in_microseconds() -> None:
     ticks = iter(range(0, 10**9, 1_500_000))
     trace: list[TraceEntry] = []
-    await walk(handlers(COMMAND="shortcut"), trace, turn=1, now=lambda: 1764500000.25, clock_ns=lambda: next(ticks))
+    await walk(
+        handlers(COMMAND="shortcut"), "the turn", trace, turn=1, now_ms=lambda: 1764500000250, clock_ns=lambda: next(ticks)
+    )
     assert trace[0] == TraceEntry("RESTORE", 1764500000250, 1500, "ok")
 
 
