@@ -119,9 +119,9 @@ async def walk(
         TurnTableError: an event that is not in the table, or a state without handler.
         BaseException: whatever a handler raises, a cancellation too.
     """
-    state = RESTORE
+    state, begun = RESTORE, clock_ns()
     while state is not DONE:
-        start, begun, event = now_ms(), clock_ns(), None
+        start, event = now_ms(), None
         try:
             handler = handlers.get(state)
             if handler is None:
@@ -132,8 +132,9 @@ async def walk(
             us = (clock_ns() - begun) // 1000
             trace.append(TraceEntry(state.name, start, us, event, type(error).__name__, str(error) or None))
             raise
-        trace.append(TraceEntry(state.name, start, (clock_ns() - begun) // 1000, event))
-        state = following
+        ended = clock_ns()
+        trace.append(TraceEntry(state.name, start, (ended - begun) // 1000, event))
+        state, begun = following, ended
 
 
 def diagram() -> str:
