@@ -11,7 +11,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check --no-input
+PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
 
 export PIP_ROOT_USER_ACTION := ignore
 
