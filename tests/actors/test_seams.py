@@ -1,10 +1,9 @@
-"""Seams: nesting, what may be answered, and streams that are always closed."""
+"""Seams: nesting, what may be answered, and what a plugin sees."""
 
 from __future__ import annotations
 
 import timeit
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,12 +24,11 @@ from callboard.actors.answers import (
     ToolCall,
     Verdict,
 )
-from callboard.actors.chains import Chains, NestedStream, failed_in_model
+from callboard.actors.chains import Chains
 from callboard.actors.seams import SEAMS, Next, Plugin, SeamContext
-from callboard.storage import chunks as c
-from callboard.storage.errors import CallboardError, ModelError, ToolError, UsageError
+from callboard.storage.errors import CallboardError, ToolError, UsageError
 from callboard.storage.events import Completed, Route
-from callboard.storage.messages import Chunk, Failure, Message, Request, TextBlock, TextDelta
+from callboard.storage.messages import Failure, Message, Request, TextBlock
 
 
 class Port:
@@ -59,7 +57,6 @@ class Port:
 
 CTX = SeamContext(Port())
 BOUNDARY = Boundary((Message("m1", "user", (TextBlock("hi"),)),), 1, 1)
-REQUEST = Request("acme", "large")
 CALL = ToolCall("c1", "lookup", '{"city": "Oslo"}')
 
 
@@ -259,152 +256,6 @@ async def test_an_unchanged_plugin_passes_everything_through() -> None:
         assert await getattr(plugin, seam)(CTX, "value", echo) == "value"
     assert await plugin.guard(CTX, CALL) is None
     assert plugin.stream(CTX, "request", str.upper) == "REQUEST"
-
-
-# -- streams
-
-
-class ModelStream:
-    """A model's stream that says when it was closed."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.events: list[str] = []
-        self.error = error
-
-    async def __call__(self, request: Request) -> AsyncIterator[Chunk]:
-        self.events.append(f"open {request.model}")
-        try:
-            yield c.text_delta(0, "a")
-            yield c.text_delta(0, "b")
-            if self.error is not None:
-                raise self.error
-        finally:
-            self.events.append("closed model")
-
-
-class Upper(Plugin):
-    """Changes each delta, and says when it was closed."""
-
-    def __init__(self, events: list[str], name: str = "upper") -> None:
-        self.events, self.name = events, name
-
-    async def stream(
-        self, ctx: SeamContext, request: Request, next: Callable[[Request], AsyncIterator[Chunk]]
-    ) -> AsyncIterator[Chunk]:
-        try:
-            async for chunk in next(request):
-                yield TextDelta(chunk.index, chunk.text.upper()) if isinstance(chunk, TextDelta) else chunk
-        finally:
-            self.events.append(f"closed {self.name}")
-
-
-async def texts(stream: AsyncIterator[Chunk]) -> list[str]:
-    return [chunk.text async for chunk in stream if isinstance(chunk, TextDelta)]
-
-
-async def test_a_stream_without_middleware_is_the_models_own() -> None:
-    model = ModelStream()
-    stream = Chains([Plugin()]).stream(CTX, REQUEST, model)
-    assert not isinstance(stream, NestedStream)
-    assert await texts(stream) == ["a", "b"]
-    assert failed_in_model(stream, ValueError())
-
-
-async def test_middleware_changes_the_chunks() -> None:
-    model = ModelStream()
-    stream = Chains([Upper(model.events)]).stream(CTX, REQUEST, model)
-    assert await texts(stream) == ["A", "B"]
-
-
-async def test_a_stream_left_half_read_is_closed_outermost_first() -> None:
-    model = ModelStream()
-    chains = Chains([Upper(model.events, "outer"), Upper(model.events, "inner")])
-    stream = chains.stream(CTX, REQUEST, model)
-    assert isinstance(stream, NestedStream)
-    async with aclosing(stream):
-        await anext(stream)
-    assert model.events == ["open large", "closed outer", "closed inner", "closed model"]
-    await stream.aclose()
-
-
-async def test_a_failure_says_whose_it_is() -> None:
-    error = ModelError("SERVER", "down")
-    model = ModelStream(error)
-    stream = Chains([Upper(model.events)]).stream(CTX, REQUEST, model)
-    with pytest.raises(ModelError) as caught:
-        await texts(stream)
-    assert failed_in_model(stream, caught.value)
-
-    class Broken(Plugin):
-        async def stream(
-            self, ctx: SeamContext, request: Request, next: Callable[[Request], AsyncIterator[Chunk]]
-        ) -> AsyncIterator[Chunk]:
-            yield await anext(next(request))
-            raise ValueError("mine")
-
-    model = ModelStream()
-    stream = Chains([Broken()]).stream(CTX, REQUEST, model)
-    assert isinstance(stream, NestedStream)
-    with pytest.raises(ValueError, match="mine") as blamed:
-        await texts(stream)
-    assert not failed_in_model(stream, blamed.value)
-    await stream.aclose()
-    assert model.events[-1] == "closed model"
-
-
-async def test_middleware_may_own_a_route_and_never_open_the_model() -> None:
-    class Canned(Plugin):
-        async def stream(
-            self, ctx: SeamContext, request: Request, next: Callable[[Request], AsyncIterator[Chunk]]
-        ) -> AsyncIterator[Chunk]:
-            yield c.text_delta(0, "canned")
-
-    model = ModelStream()
-    stream = Chains([Canned()]).stream(CTX, REQUEST, model)
-    assert await texts(stream) == ["canned"]
-    assert model.events == []
-
-
-async def test_middleware_that_is_no_generator_or_yields_no_chunk_is_named() -> None:
-    class NoYield(Plugin):
-        async def stream(self, ctx: SeamContext, request: Request, next: Any) -> Any:  # type: ignore[override]
-            return next(request)
-
-    class Texts(Plugin):
-        async def stream(self, ctx: SeamContext, request: Request, next: Any) -> AsyncIterator[Any]:
-            yield "text"
-
-    class WrongRequest(Plugin):
-        def stream(self, ctx: SeamContext, request: Request, next: Any) -> Any:
-            return next("request")
-
-    model = ModelStream()
-    with pytest.raises(UsageError, match=r"NoYield\(\) gave a coroutine in stream; write an async generator"):
-        Chains([NoYield()]).stream(CTX, REQUEST, model)
-    with pytest.raises(UsageError, match=r"\(Texts\(\)\) yielded a str, which is no chunk"):
-        await anext(Chains([Texts()]).stream(CTX, REQUEST, model))
-    with pytest.raises(UsageError, match=r"WrongRequest\(\) handed on a str in stream, which takes Request"):
-        Chains([WrongRequest()]).stream(CTX, REQUEST, model)
-
-
-async def test_all_generators_are_closed_even_if_one_fails_to() -> None:
-    class Bad(Plugin):
-        async def stream(
-            self, ctx: SeamContext, request: Request, next: Callable[[Request], AsyncIterator[Chunk]]
-        ) -> AsyncIterator[Chunk]:
-            try:
-                async for chunk in next(request):
-                    yield chunk
-            finally:
-                raise ValueError("in closing")
-
-    model = ModelStream()
-    stream = Chains([Bad()]).stream(CTX, REQUEST, model)
-    assert isinstance(stream, NestedStream)
-    await anext(stream)
-    with pytest.raises(ValueError, match="in closing"):
-        await stream.aclose()
-    assert model.events == ["open large", "closed model"]
 
 
 # -- the context and the values
