@@ -46,13 +46,15 @@ def _split(where: str) -> tuple[Path, str]:
 
 
 def _run_file(file: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    # A module's own name, as far as it is free: a file json.py must not stand for the library of that name.
+    name = file.stem if file.stem not in sys.modules else f"callboard_agent_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise Refused(f"{file} cannot be loaded as a Python file")
     module = importlib.util.module_from_spec(spec)
     # As `python FILE` does: the file's neighbours can be imported, and what it defines can be found by its module's name.
     sys.path.insert(0, str(file.resolve().parent))
-    sys.modules.setdefault(file.stem, module)
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -1,0 +1,80 @@
+"""`callboard run`: an agent in a file answers, durably; what cannot run is a sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from callboard.net.cli import main
+
+SOURCE = """
+from callboard.actors.agent import Agent
+from callboard.actors.testing.scripted import Reply, ScriptedModel
+
+echo = Agent("echo", model=ScriptedModel(lambda r: Reply.text("you said " + r.messages[-1].text)), plugins=[])
+broken = Agent("broken", model=ScriptedModel(lambda r: Reply.fail("AUTH", message="no key")), plugins=[])
+"""
+
+
+@pytest.fixture
+def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "shop_agents.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return str(tmp_path / "shop_agents.py")
+
+
+def test_an_answer_is_printed_and_kept(agents: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "state", f"{agents}:echo", "hello", "--id", "a/1"]) == 0
+    assert capsys.readouterr() == ("you said hello\n", "")
+    assert main(["log", "state", "a/1", "--types", "turn/end"]) == 0
+    assert "turn 1 completed" in capsys.readouterr().out
+
+
+def test_the_same_message_id_is_answered_once(agents: str, capsys: pytest.CaptureFixture[str]) -> None:
+    values: list[dict[str, object]] = []
+    for text in ("hello", "something else"):
+        assert main(["run", "state", f"{agents}:echo", text, "--message-id", "m1", "--json"]) == 0
+        values.append(json.loads(capsys.readouterr().out))
+    assert values[0] == values[1]
+    assert (values[0]["agent"], values[0]["text"], values[0]["turn"]) == ("echo", "you said hello", 1)
+
+
+def test_text_from_standard_input(agents: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("from a pipe"))
+    assert main(["run", ":memory:", f"{agents}:echo", "-"]) == 0
+    assert capsys.readouterr().out == "you said from a pipe\n"
+
+
+def test_a_turn_that_fails_is_an_exit_code_and_a_sentence(agents: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "state", f"{agents}:broken", "hello"]) == 1
+    err = capsys.readouterr().err
+    assert "AUTH" in err and "no key" in err and "`callboard log state broken`" in err and "Traceback" not in err
+    assert main(["run", "state", f"{agents}:broken", "hello", "--id", "b2", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert (json.loads(out)["ok"], json.loads(out)["reason"]["kind"]) == (False, "error")
+
+
+def test_c230_what_cannot_run_is_one_sentence(agents: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, code, part in (
+        (["run", "state", f"{agents}:ecko", "x"], 2, "did you mean echo?"),
+        (["run", "state", f"{agents}:echo", "  "], 2, "nothing to say"),
+        (["run", "state", "none.py:echo", "x"], 2, "there is no file"),
+        (["run", "state", f"{agents}:echo"], 2, "TEXT"),
+    ):
+        assert main(words) == code
+        out, err = capsys.readouterr()
+        assert out == "" and part in err and err.count("\n") == 1
+    assert not Path("state").exists()
+
+
+def test_c230_an_id_of_another_definition_is_one_sentence(agents: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "state", f"{agents}:echo", "x", "--id", "one"]) == 0
+    capsys.readouterr()
+    assert main(["run", "state", f"{agents}:broken", "x", "--id", "one"]) == 2
+    err = capsys.readouterr().err
+    assert "one" in err and err.count("\n") == 1
