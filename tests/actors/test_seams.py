@@ -28,7 +28,7 @@ from callboard.actors.chains import Chains
 from callboard.actors.seams import SEAMS, Next, Plugin, SeamContext
 from callboard.storage.errors import CallboardError, ToolError, UsageError
 from callboard.storage.events import Completed, Route
-from callboard.storage.messages import Failure, Message, Request, TextBlock
+from callboard.storage.messages import Failure, Message, TextBlock
 
 
 class Port:
