@@ -43,6 +43,14 @@ class BodyOutcome(Struct, frozen=True):
     """False if the caller was cancelled already, so that nothing was begun."""
 
 
+_current: contextvars.ContextVar[_Body] = contextvars.ContextVar("callboard_body")
+
+
+def current_body() -> _Body | None:
+    """The body that this task (or a child of it) belongs to."""
+    return _current.get(None)
+
+
 OnStray = Callable[[BodyOutcome], None]
 
 
@@ -144,11 +152,12 @@ class _Body:
         self._on_stray, self._strays = on_stray, strays
         self._told: CutEnd | None = None
         self._outcome: BodyOutcome | None = None
-        self._given_up = False
+        self._given_up = self._left_behind = False
         self.ended = trio.Event()
 
     async def run(self) -> None:
         """The task. Only a cancellation from outside the scope (of the whole nursery) leaves it as an exception."""
+        _current.set(self)
         try:
             with self._scope:
                 await self._attempt()
@@ -181,7 +190,9 @@ class _Body:
             fatal=None if fatal is None else _innermost(fatal),
         )
 
-    def _why_cut(self) -> CutEnd:
+    def _why_cut(self) -> CutEnd | Literal["abandoned"]:
+        if self._left_behind:
+            return "abandoned"
         if self._told is not None:
             return self._told
         return "timeout" if trio.current_time() >= self._scope.deadline else "aborted"
@@ -196,6 +207,18 @@ class _Body:
         """Cancel the body; the first reason counts."""
         self._told = self._told or reason
         self._scope.cancel()
+
+    def leave_behind(self) -> OnStray:
+        """A thread of this body cannot be stopped and is no longer waited for: a stray, too. Gives what to call when it ends."""
+        self._left_behind = True
+        key = object()
+        self._strays.add(key, self._name)
+
+        def ended(outcome: BodyOutcome) -> None:
+            self._strays.discard(key)
+            self._on_stray(outcome)
+
+        return ended
 
     def give_up(self, caller_cancelled: bool) -> BodyOutcome:
         """The outcome as the caller gets it; without one the body becomes a stray."""

@@ -156,7 +156,7 @@ class ToolContext(Generic[Deps]):
         return await self._port.spawn(agent, id or self._next_id())
 
     async def process(self, *argv: str, timeout: float | None = None, **options: Any) -> Completed:
-        """Run a program; it and all it started are dead when this returns or is cancelled. See `run_process`."""
+        """Run a program to its end; what it started ends with it, also when this is cancelled. See `run_process`."""
         return await run_process(*argv, timeout=timeout, **options)
 
     def _next_id(self) -> str:

@@ -78,12 +78,10 @@ async def run_process(
         start_new_session=True,
     )
     group = _Group(process)
-    try:
-        with trio.move_on_after(float("inf") if timeout is None else timeout) as scope:
-            await _communicate(group, data, streams)
-    finally:
-        with trio.CancelScope(shield=True):
-            await group.end(grace_s)
+    with trio.CancelScope() as scope:
+        if timeout is not None:
+            scope.deadline = trio.current_time() + timeout
+        await _communicate(group, data, streams, grace_s)
     if scope.cancelled_caught:
         printed = (streams[1].text() or streams[0].text())[-2000:]
         raise ToolError(
@@ -170,27 +168,35 @@ class _Group:
         return True
 
 
-async def _communicate(group: _Group, data: bytes | None, streams: tuple[_Kept, _Kept]) -> None:
-    process = group.process
+async def _communicate(group: _Group, data: bytes | None, streams: tuple[_Kept, _Kept], grace_s: float) -> None:
+    """Read while the group lives, also while it is ended: who prints to a closed pipe dies before it has cleaned up."""
+    process, drains = group.process, [trio.CancelScope(shield=True) for _ in range(3)]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_write, process.stdin, data)
-        nursery.start_soon(_read, process.stdout, streams[0])
-        nursery.start_soon(_read, process.stderr, streams[1])
-        await group.wait()
-        nursery.cancel_scope.deadline = trio.current_time() + _DRAIN_S
+        nursery.start_soon(_write, process.stdin, data, drains[0])
+        nursery.start_soon(_read, process.stdout, streams[0], drains[1])
+        nursery.start_soon(_read, process.stderr, streams[1], drains[2])
+        try:
+            await group.wait()
+        finally:
+            with trio.CancelScope(shield=True):
+                await group.end(grace_s)
+            for drain in drains:
+                drain.deadline = trio.current_time() + _DRAIN_S
 
 
-async def _write(pipe: Any, data: bytes | None) -> None:
+async def _write(pipe: Any, data: bytes | None, drain: trio.CancelScope) -> None:
     if data is None:
         return
-    async with pipe:
-        try:
-            await pipe.send_all(data)
-        except trio.BrokenResourceError:
-            return  # the program chose not to read all of it
+    with drain:
+        async with pipe:
+            try:
+                await pipe.send_all(data)
+            except trio.BrokenResourceError:
+                return  # the program chose not to read all of it
 
 
-async def _read(pipe: Any, kept: _Kept) -> None:
-    async with pipe:
-        async for data in pipe:
-            kept.feed(data)
+async def _read(pipe: Any, kept: _Kept, drain: trio.CancelScope) -> None:
+    with drain:
+        async with pipe:
+            async for data in pipe:
+                kept.feed(data)

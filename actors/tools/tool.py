@@ -40,6 +40,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 class Tool(Generic[P, R]):
     """A function that a model may call; made by `@tool`, or by `tool_from_schema` where the schema comes from elsewhere."""
 
+    __name__: str
     name: str
     description: str
     """What the model reads about it: the docstring's paragraphs."""

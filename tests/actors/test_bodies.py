@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -166,7 +166,7 @@ async def test_what_a_body_returns_after_its_time_is_over_still_counts(autojump_
         assert (await Runner(nursery).run(body, timeout=3)) == BodyOutcome("value", value="done")
 
 
-async def test_c064_cancelling_the_caller_cancels_the_body_and_run_body_returns() -> None:
+async def test_cancelling_the_caller_cancels_the_body_and_run_body_returns() -> None:
     async with trio.open_nursery() as nursery:
         runner = Runner(nursery)
         assert await runner.run_cancelled(sleep) == BodyOutcome("aborted", caller_cancelled=True)
@@ -219,7 +219,7 @@ async def test_a_value_that_comes_in_the_grace_time_is_the_outcome(autojump_cloc
     assert outcome == BodyOutcome("value", value="saved", caller_cancelled=True)
 
 
-async def test_a_cancelled_caller_gives_up_after_the_grace_time(autojump_clock: MockClock) -> None:
+async def test_c064_a_cancelled_caller_gives_up_after_the_grace_time(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         runner, start = Runner(nursery), trio.current_time()
         outcome = await runner.run_cancelled(stubborn, abandon_s=5)
@@ -322,8 +322,9 @@ async def test_of_a_mixed_group_the_rest_is_kept_beside_the_abort() -> None:
     async with trio.open_nursery() as nursery:
         outcome = await Runner(nursery).run_cancelled(body)
     assert (outcome.end, outcome.error, outcome.fatal) == ("aborted", None, None)
-    assert isinstance(outcome.beside, ExceptionGroup)
-    assert [str(error) for error in outcome.beside.exceptions] == ["clean-up failed"]
+    beside: Any = outcome.beside
+    assert isinstance(beside, ExceptionGroup)
+    assert [str(error) for error in cast("Any", beside).exceptions] == ["clean-up failed"]
 
 
 async def test_a_fatal_exception_in_a_group_is_unwrapped_and_the_plain_rest_is_kept() -> None:
