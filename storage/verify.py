@@ -14,7 +14,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from .errors import AgentNotFound, StoreError
+from .errors import AgentDeleted, AgentNotFound, StoreError
 from .events import EVENTS, type_of
 from .folds.surface import Surface
 from .records import Record, UnknownEvent
@@ -137,7 +137,7 @@ async def _check(store: Store, agent: str, progress: Progress | None) -> LogChec
         return None
     try:
         await _read(store, check, progress)
-    except AgentNotFound:
+    except (AgentNotFound, AgentDeleted):
         return None
     except (StoreError, msgspec.DecodeError) as error:
         check.add(check.order.last + 1, f"cannot be read: {error}")

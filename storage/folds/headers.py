@@ -31,7 +31,7 @@ class HeadersState(Struct, frozen=True, omit_defaults=True):
     """The fold as a snapshot keeps it; `known` is in order of use, the newest last."""
 
     digest: str | None = None
-    known: dict[str, Header] = {}
+    known: tuple[tuple[str, Header], ...] = ()
     context: tuple[str, str, int | None] | None = None
 
 
@@ -94,7 +94,7 @@ class Headers:
 
     def dump(self) -> HeadersState:
         """The state for a snapshot."""
-        return HeadersState(self.current_digest, dict(self.known), self.context)
+        return HeadersState(self.current_digest, tuple(self.known.items()), self.context)
 
     @classmethod
     def load(cls, dumped: HeadersState) -> Headers:
