@@ -65,7 +65,7 @@ docs-check: $(READY) ## fail if a generated page is stale
 check: lint types docs-check test ## all of the above, as in CI
 
 bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
-	@$(BIN)/python bench/run.py $(ARGS)
+	@$(BIN)/python -m bench $(ARGS)
 
 torture: $(READY) ## kill real processes, many times (minutes)
 	@set -e; for script in tests/torture/kill_*.py; do echo "$$script" >&2; $(BIN)/python "$$script" $(ARGS); done
