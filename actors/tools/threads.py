@@ -48,6 +48,10 @@ def _tool_threads() -> trio.CapacityLimiter:
         return limiter
 
 
+class NobodyWaitsError(Exception):
+    """In a thread that came too late to begin; trio drops it, as the task behind it has gone on."""
+
+
 class _ThreadCall(Generic[T]):
     """One call, seen from two threads: `run` in the worker, `leave_behind` in trio's. The lock decides who comes first."""
 
@@ -63,7 +67,7 @@ class _ThreadCall(Generic[T]):
         """In the worker. The value is wrapped because trio refuses awaitable ones, which a decorated tool may return."""
         with self._lock:
             if self._left:
-                raise trio.RunFinishedError("nobody waits for this call any more")  # dropped by trio, as nobody waits
+                raise NobodyWaitsError  # and so nobody sees it
             self._begun = True
         try:
             value = self._function()

@@ -41,6 +41,7 @@ class Tool(Generic[P, R]):
     """A function that a model may call; made by `@tool`, or by `tool_from_schema` where the schema comes from elsewhere."""
 
     __name__: str
+    __qualname__: str
     name: str
     description: str
     """What the model reads about it: the docstring's paragraphs."""
@@ -56,6 +57,8 @@ class Tool(Generic[P, R]):
     loop: Loop | None
     function: Callable[P, R]
     """The plain function."""
+    spec: ToolSpec
+    """The tool as requests show it to the model: one object, so that headers share it."""
 
     def __init__(
         self,
@@ -76,21 +79,21 @@ class Tool(Generic[P, R]):
         self.function, self._arguments = function, arguments
         self.name, self.description, self.schema = name, description, arguments.schema
         self.mode, self.replay, self.timeout, self.approval, self.loop = mode, replay, timeout, approval, loop
+        self.spec = ToolSpec(name, description, arguments.schema)
         self._result: msgspec.json.Decoder[Any] | None = None if result is Any else msgspec.json.Decoder(result)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The plain function itself."""
         return self.function(*args, **kwargs)
 
+    def __reduce__(self) -> str:
+        # Pickled and copied as what it is: the global of its name.
+        return self.__qualname__
+
     def __repr__(self) -> str:
         parts = [repr(self.name), self.mode, f"replay={self.replay}"]
         parts += [f"{key}={value!r}" for key in ("timeout", "loop") if (value := getattr(self, key)) is not None]
         return f"<Tool {' '.join(parts)}{' asks' if self.approval is not None else ''}>"
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The tool as a request shows it to the model."""
-        return ToolSpec(self.name, self.description, self.schema)
 
     def decode(self, arguments: str) -> dict[str, Any]:
         """Name → value from the model's own text, defaults filled in; an empty text means no arguments.
@@ -127,7 +130,7 @@ class Tool(Generic[P, R]):
             return msgspec.structs.replace(value, content=to_content(value.content, tool=self.name))
         content = to_content(value, tool=self.name)
         if self._result is not None and not _is_blocks(value):
-            check_value(value, self._result, tool=self.name)
+            check_value(value, content, self._result, tool=self.name)
         return ToolOutput(content)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, assert_type, cast
@@ -48,6 +50,11 @@ async def test_p05_a_tool_is_tested_alone_with_a_context() -> None:
     assert await lookup(tool_context(deps={"Oslo": "rain"}), "Oslo") == "rain"
 
 
+def test_a_tool_travels_by_its_name() -> None:
+    assert pickle.loads(pickle.dumps(greet)) is greet
+    assert copy.deepcopy([greet]) == [greet]
+
+
 async def test_p12_type_checkers_see_the_functions_own_signature() -> None:
     assert_type(await greet("Ann"), str)
     with pytest.raises(TypeError):
@@ -58,6 +65,7 @@ def test_the_defaults_are_the_careful_ones() -> None:
     assert (greet.mode, greet.replay, greet.timeout, greet.approval, greet.loop) == ("exclusive", "never", None, None, None)
     assert (greet.name, greet.description) == ("greet", "Say hello.")
     assert greet.spec == ToolSpec("greet", "Say hello.", greet.schema)
+    assert greet.spec is greet.spec
 
 
 def test_options_are_kept() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextvars
 import threading
 
+import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.testing.contexts import tool_context
 from callboard.actors.tools import BodyOutcome, Strays, run_body, tool
-from callboard.actors.tools.threads import _ThreadCall, run_in_thread  # pyright: ignore[reportPrivateUsage]
+from callboard.actors.tools.threads import NobodyWaitsError, _ThreadCall, run_in_thread  # pyright: ignore[reportPrivateUsage]
 
 
 class Hanging:
@@ -93,10 +94,8 @@ async def test_a_thread_that_had_not_begun_never_begins() -> None:
     ran: list[bool] = []
     call = _ThreadCall(lambda: ran.append(True))
     call.leave_behind()
-    try:
+    with pytest.raises(NobodyWaitsError):
         call.run()
-    except trio.RunFinishedError as error:
-        assert "nobody waits" in str(error)
     assert not ran
 
 
