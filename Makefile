@@ -54,6 +54,7 @@ format: $(READY) ## ruff puts it right where it can
 types: $(READY) ## mypy and pyright, both strict
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests bench docs
+	@command -v node >/dev/null || $(PIP) install --constraint constraints.txt 'pyright[nodejs]'
 	@$(BIN)/pyright
 
 docs: $(READY) ## write the generated pages of docs/
