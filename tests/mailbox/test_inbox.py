@@ -55,7 +55,7 @@ class Desk:
         return self.add(TurnEnd(turn=turn, reason=Completed(), park=park))
 
     def cancel(self, *ids: str, keep: bool = False) -> int:
-        return self.add(TurnCancel(cause=Cause(), turn=1, ids=ids, keep_inbox=keep))
+        return self.add(TurnCancel(cause=Cause("user"), turn=1, ids=ids, keep_inbox=keep))
 
     def take(self, *, first: bool = True, limit: int = 64, now: int = 0) -> list[str]:
         if first:

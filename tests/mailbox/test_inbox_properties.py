@@ -172,7 +172,7 @@ class Model(RuleBasedStateMachine):
         ids = () if keep else self.inbox.cancel_ids()
         if not keep:
             assert list(ids) == [entry.id for entry in self.entries()]
-        self.add(e.TurnCancel(cause=e.Cause(), ids=ids, keep_inbox=keep))
+        self.add(e.TurnCancel(cause=e.Cause("user"), ids=ids, keep_inbox=keep))
         self.remove(ids)
         self.park()
         self.inbox.release()
@@ -237,7 +237,7 @@ _any_event: st.SearchStrategy[e.Event] = st.one_of(
     ),
     st.builds(e.InboxClaim, turn=st.just(1), ids=_some),
     st.builds(e.InboxDrop, ids=_some, why=st.sampled_from(["withdrawn", "cancelled", "replaced"])),
-    st.builds(e.TurnCancel, cause=st.just(e.Cause()), ids=_some),
+    st.builds(e.TurnCancel, cause=st.just(e.Cause("user")), ids=_some),
     st.builds(e.TurnEnd, turn=st.just(1), reason=st.just(e.Completed()), park=st.booleans()),
     st.builds(e.CommandRun, id=_ids, name=st.just("/x")),
     st.just(e.LogForked(agent="f", name="n", source="a", at=1)),

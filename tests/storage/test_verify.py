@@ -79,7 +79,7 @@ def test_c262_a_replace_by_the_request_seam_is_not_in_the_request_derived_before
 
 
 def test_c170_requests_left_open_by_a_cancel_or_a_crash_are_no_problem() -> None:
-    for reason in (e.Aborted(e.Cause()), e.Interrupted()):
+    for reason in (e.Aborted(e.Cause("user")), e.Interrupted()):
         script = Script()
         script.begin("one")
         script.headers()
@@ -171,7 +171,7 @@ def test_c242_a_message_ends_once() -> None:
     script.put("a")
     script.put("b")
     script.add(e.InboxDrop(ids=("b", "c"), why="withdrawn"))
-    script.add(e.TurnCancel(cause=e.Cause(), ids=("b",)))
+    script.add(e.TurnCancel(cause=e.Cause("user"), ids=("b",)))
     assert told(script) == [
         "puts message 'a' a second time",
         "inbox/drop names message 'c', which was never put",
@@ -271,9 +271,9 @@ def test_c256_no_request_follows_a_cancel() -> None:
     script = Script()
     script.begin("one")
     script.headers()
-    script.add(e.TurnCancel(turn=1, cause=e.Cause()))
+    script.add(e.TurnCancel(turn=1, cause=e.Cause("user")))
     script.send()
-    script.end(e.Aborted(e.Cause()))
+    script.end(e.Aborted(e.Cause("user")))
     assert told(script) == ["a request is sent after turn 1 was cancelled"]
 
 
