@@ -22,11 +22,11 @@ from pathlib import Path
 
 import msgspec
 
-from . import appends, floor, turns
+from . import appends, floor, opening, turns
 from .case import Case
 from .measure import Sample, machine, middle, wait_until_quiet
 
-CASES: dict[str, Case] = {case.name: case for case in (*floor.CASES, *turns.CASES, *appends.CASES)}
+CASES: dict[str, Case] = {case.name: case for case in (*floor.CASES, *turns.CASES, *appends.CASES, *opening.CASES)}
 Rounds = dict[str, list[Sample]]
 
 

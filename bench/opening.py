@@ -1,0 +1,58 @@
+"""Opening an agent with a long log: what the first message after a restart waits for.
+
+The log is written by real turns, so that its share of chunks and its snapshots are as they are in use. Then a fresh system on the
+same folder opens the agent, and opens it again. Nothing is dropped from the page cache: this is a restart, not a reboot.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from callboard import Agent, System
+
+from .case import Case, Load
+from .measure import Meter, Sample, folder_bytes
+from .turns import Scripted, client
+
+OPENS = 10
+
+
+async def written(folder: Path, agent: Agent, turns: int) -> None:
+    """Write the log: about 34 records a turn."""
+    async with System.open(folder, agents=[agent]) as system:
+        await client(await system.spawn(agent, id="long"), Load(1, turns), turns, [])
+
+
+async def opened(folder: Path, agent: Agent) -> float:
+    """Seconds from asking for the agent to knowing where it stands."""
+    async with System.open(folder, agents=[agent]) as system:
+        start = time.perf_counter()
+        ref = await system.get("long")
+        await ref.info()
+        return time.perf_counter() - start
+
+
+async def measure(turns: int, folder: Path) -> Sample:
+    """One sample: the median and the slowest of ten openings, each by a new system."""
+    agent = Agent("bench", model=Scripted(False), system="Be brief.", plugins=[])
+    await written(folder, agent, turns)
+    with Meter() as meter:
+        latencies = [await opened(folder, agent) for _ in range(OPENS)]
+    return meter.sample(latencies, file_bytes=folder_bytes(folder))
+
+
+def run(turns: int) -> Sample:
+    """One sample, in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="callboard-bench-") as folder:
+        return trio.run(measure, turns, Path(folder))
+
+
+CASES = (
+    Case("open 1,000 records", partial(run, 30), "opens/s", short=False),
+    Case("open 100,000 records", partial(run, 3000), "opens/s", short=False),
+)
