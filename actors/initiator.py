@@ -36,6 +36,13 @@ def start_fresh(
     contextvars.Context().run(_start, nursery, function, arguments, initiator, name)
 
 
+def fresh_context(initiator: str | None) -> contextvars.Context:
+    """A context that holds the initiator alone, for those who start a task in it themselves."""
+    context = contextvars.Context()
+    context.run(_initiator.set, initiator)
+    return context
+
+
 def _start(
     nursery: trio.Nursery,
     function: Callable[..., Awaitable[object]],

@@ -24,7 +24,7 @@ class Event(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="ty
 class Cause(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why a turn was cancelled; `text` is the hook's own."""
 
-    kind: CauseKind = "user"
+    kind: CauseKind
     text: str | None = None
 
 

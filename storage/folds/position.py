@@ -30,7 +30,11 @@ from ..events import (
     TurnStart,
     TurnSuspend,
 )
-from ..messages import NO_USAGE, Failure, ToolCallBlock, Usage
+from ..messages import NO_USAGE, Failure, Message, ToolCallBlock, Usage
+
+
+INTERRUPTED = "INTERRUPTED"
+"""The failure code of an attempt that a crash cut."""
 
 
 class CallState(Struct):
@@ -46,6 +50,8 @@ class CallState(Struct):
     concludes: bool = False
     seq: int = -1
     """The seq of its `tool/call`."""
+    context: tuple[Message, ...] = ()
+    """What its result adds to the next step, once the batch is whole."""
 
 
 class OpenRequest(Struct, frozen=True):
@@ -96,6 +102,8 @@ class Position(Struct):
     step_open: bool = False
     attempts: int = 0
     """Requests sent in this step."""
+    interrupted: int = 0
+    """How many of them a crash cut; retry budgets do not count those."""
     sent: int = 0
     """Requests sent in this turn."""
     request: OpenRequest | None = None
@@ -160,7 +168,7 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
 
 
 def _fresh_step(at: Position) -> None:
-    at.attempts, at.request, at.failure = 0, None, None
+    at.attempts, at.interrupted, at.request, at.failure = 0, 0, None, None
     at.answered, at.finish, at.calls, at.forked_calls = False, "stop", [], False
 
 
@@ -205,6 +213,7 @@ def _sent(at: Position, seq: int, time: int, event: RequestSent) -> None:
 def _failed(at: Position, seq: int, time: int, event: RequestFailed) -> None:
     at.request = None
     at.failure = event.failure if event.action == "raise" else None
+    at.interrupted += event.failure.code == INTERRUPTED
     if event.usage is not None:
         at.usage = at.usage + event.usage
 
@@ -233,6 +242,7 @@ def _result(at: Position, seq: int, time: int, event: ToolResult) -> None:
     if call is not None:
         call.state, call.error = "done", event.error
         call.concludes = event.concludes and event.error is None
+        call.context = event.context or ()
 
 
 def _call(at: Position, call_id: str) -> CallState | None:

@@ -1,0 +1,178 @@
+"""Actor: one agent of this process while its log is open.
+
+It ties the log to a definition, takes input, and runs at most one driver. The handles that people hold (`AgentRef`) name an
+agent by its id; the actor behind it comes and goes with passivation and failure. Everything it knows that must survive is in
+the log; what it keeps beside that (who waits, the open scope) dies with the process without loss.
+
+The rule of waking: a send appends its `inbox/put` and flips the status to running in the same stretch, without a checkpoint
+between; and the driver takes its last look at the inbox and flips to idle in one stretch, too. So no wake falls in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import trio
+
+from ..storage.errors import CallboardError
+from ..storage.events import Route
+from ..storage.log import Log
+from ..storage.writer import Expectation
+from .driver import drive
+from .initiator import start_fresh
+from .ports import AgentPort
+from .promises import Promises
+from .seams import SeamContext
+from .state import AgentState
+
+if TYPE_CHECKING:
+    from ..mailbox.inbox import Inbox
+    from ..storage.folds import Position
+    from .agent import Agent
+    from .runtime import Runtime
+    from .turn import Turn
+
+Status = Literal["idle", "running", "failed"]
+
+
+class Actor:
+    """An agent with its log open. Made by the registry alone."""
+
+    __slots__ = (
+        "agent",
+        "chains",
+        "context",
+        "expectation",
+        "fresh_epoch",
+        "holds",
+        "id",
+        "idle_lot",
+        "idle_since",
+        "log",
+        "maintenance",
+        "promises",
+        "runtime",
+        "status",
+        "strays",
+        "take_up",
+        "turn",
+    )
+
+    def __init__(self, runtime: Runtime, agent: Agent[Any, Any], log: Log[AgentState], *, fresh_epoch: bool) -> None:
+        self.runtime, self.agent, self.log, self.id = runtime, agent, log, log.agent
+        self.chains = runtime.chains_of(agent)
+        self.status: Status = "idle"
+        self.turn: Turn | None = None
+        """The turn that is being run, from before its `turn/start` to its end's commit."""
+        self.take_up = False
+        """Whether the next turn of the driver is the open one."""
+        self.fresh_epoch = fresh_epoch
+        """Whether no request of this owner epoch has named its header yet."""
+        self.holds = 0
+        self.idle_lot = trio.lowlevel.ParkingLot()
+        self.idle_since = runtime.clock()
+        self.promises = Promises(self)
+        self.context = SeamContext(AgentPort(self))
+        self.expectation: Expectation | None = None
+        self.strays: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Actor {self.id!r} {self.status}, seq {self.log.last}>"
+
+    @property
+    def state(self) -> AgentState:
+        """The folds of the log."""
+        return self.log.state
+
+    @property
+    def position(self) -> Position:
+        """Where the log stands."""
+        return self.log.state.position
+
+    @property
+    def inbox(self) -> Inbox:
+        """The mailbox."""
+        return self.log.state.inbox
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The agent's labels."""
+        return self.state.identity.labels or {}
+
+    @property
+    def route(self) -> Route | None:
+        """Where the open turn's answer goes."""
+        return self.position.route if self.position.open else None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the actor from being passivated."""
+        self.holds += 1
+        try:
+            yield
+        finally:
+            self.holds -= 1
+            self.idle_since = self.runtime.clock()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether dropping the actor from memory would take nothing from anybody."""
+        log, watch = self.log, self.runtime.observers.of(self)
+        observed = 0 if watch is None else 1
+        if watch is not None and not watch.caught_up:
+            return False
+        followed = log.followers > observed or len(log.moved) > observed
+        busy = self.status != "idle" or self.take_up or self.holds or log.dirty or log.waiting or followed
+        return not busy and not self.promises and not self.strays
+
+    # -- the driver
+
+    def wake(self) -> None:
+        """Start a driver if none runs and there is something to do; a running one looks at the inbox by itself."""
+        if self.status != "idle" or self.runtime.closing:
+            return
+        if not self.take_up and not self.inbox.due(self.runtime.now_ms()):
+            return
+        self._become("running")
+        self.expectation = self.runtime.writer.expect()
+        start_fresh(self.runtime.actors_nursery, drive, self, initiator=self.id)
+
+    def at_barrier(self) -> None:
+        """The driver is about to wait for its first commit: the writer need not wait for it any more."""
+        if self.expectation is not None:
+            self.expectation.end()
+            self.expectation = None
+
+    def rest(self) -> None:
+        """The driver ends: nothing is due."""
+        self.at_barrier()
+        self.idle_since = self.runtime.clock()
+        self._become("idle")
+        self.idle_lot.unpark_all()
+
+    def fail(self) -> None:
+        """The log failed: memory is not what the disk holds. Everybody who waits hears of it; the next access opens anew."""
+        self.at_barrier()
+        error = self.log.failed or CallboardError(f"the agent {self.id!r} failed", agent=self.id)
+        self._become("failed")
+        self.runtime.registry.forget(self, error)
+        self.promises.break_all(error)
+        self.idle_lot.unpark_all()
+
+    def _become(self, status: Status) -> None:
+        if status != self.status:
+            self.status = status
+            self.runtime.observers.status(self, status)
+
+    async def wait_idle(self) -> None:
+        """Return when no driver runs.
+
+        Raises:
+            CommitFailed: the log failed meanwhile.
+        """
+        while self.status == "running":
+            await self.idle_lot.park()
+        if self.status == "failed" and self.log.failed is not None:
+            raise self.log.failed

@@ -1,0 +1,218 @@
+"""The batch: all calls of one answer, run in the model's order as far as their modes allow.
+
+`parallel` calls share a pool; an `exclusive` one is a barrier that waits for all before it and holds up all after. Bodies may end
+in any order, results are written in the model's. What must not happen twice is decided by the log: a call that had started
+before a crash runs again only if its record says `safe`.
+
+One loop starts what may start and writes what may be written; bodies are tasks further out (`tools/bodies.py`), so that one that
+ignores cancellation cannot hold the turn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..storage.errors import StoreError
+from ..storage.events import Event, InboxPut, ToolCalled, ToolResult
+from ..storage.folds.position import CallState
+from .answers import CallResult, Done, LimitReached, ToolCall
+from .pipeline import Slot, decide, error_result, result_of, run_slot
+
+if TYPE_CHECKING:
+    from .turn import Turn
+
+OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+ABORTED = "ABORTED"
+ABORTED_BEFORE_DISPATCH = "ABORTED_BEFORE_DISPATCH"
+NOT_STARTED = "NOT_STARTED"
+
+TEXTS = {
+    OUTCOME_UNKNOWN: "The process ended while this call ran; whether it took effect is unknown. Check before you repeat it.",
+    ABORTED: "The call was cut short by a cancel; it may have taken effect in part.",
+    ABORTED_BEFORE_DISPATCH: "The turn was cancelled before this call began; nothing was done.",
+    NOT_STARTED: "The turn ended before this call began; nothing was done.",
+}
+"""What the model reads of a call that gave no result of its own."""
+
+
+class Batch:
+    """The calls of the open step: what is started, what has ended, what is written."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.slots = [Slot(turn, call) for call in turn.position.calls if call.state != "done"]
+        self.ended = trio.lowlevel.ParkingLot()
+        self.limit: LimitReached | None = None
+        self._started = self._written = 0
+
+    async def run(self) -> None:
+        """Until every call has its result.
+
+        Raises:
+            LimitReached: a seam or a body ended the turn; what had started has its result.
+        """
+        if len(self.slots) == 1:
+            await self._start(self.slots[0], None)
+            await self._write(self.slots[0])
+        else:
+            async with trio.open_nursery() as nursery:
+                await self._loop(nursery)
+        if self.limit is not None:
+            raise self.limit
+
+    async def _loop(self, nursery: trio.Nursery) -> None:
+        while self._written < len(self.slots):
+            moved = False
+            while self._written < self._started and self.slots[self._written].over:
+                await self._write(self.slots[self._written])
+                moved = True
+            while self._may_start():
+                await self._start(self.slots[self._started], nursery)
+                moved = True
+            if self.limit is not None and self._written == self._started:
+                return
+            if not moved:
+                await self.ended.park()
+
+    def _may_start(self) -> bool:
+        if self._started == len(self.slots) or self.limit is not None:
+            return False
+        running = [slot for slot in self.slots[: self._started] if not slot.over]
+        if any(slot.exclusive for slot in running):
+            return False
+        if self.slots[self._started].exclusive:
+            return self._written == self._started
+        return len(running) < self.turn.agent.limits.parallel
+
+    async def _start(self, slot: Slot, nursery: trio.Nursery | None) -> None:
+        self._started += 1
+        try:
+            await decide(slot)
+        except LimitReached as limit:
+            self.limit = limit
+            slot.refuse(error_result("LIMIT", f"The turn ends here: {limit}"))
+        if slot.over:
+            return
+        if slot.call.state == "waiting":
+            self.turn.log.append(called(slot))
+        if nursery is None:
+            await self._body(slot)
+        else:
+            nursery.start_soon(self._body, slot)
+
+    async def _body(self, slot: Slot) -> None:
+        try:
+            await run_slot(slot)
+        except StoreError as error:
+            slot.store_error = error
+        self.ended.unpark_all()
+
+    async def _write(self, slot: Slot) -> None:
+        if slot.store_error is not None:
+            raise slot.store_error
+        await trio.lowlevel.checkpoint_if_cancelled()
+        result = result_of(slot)
+        if isinstance(slot.limit, LimitReached):
+            self.limit = self.limit or slot.limit
+        if not slot.refused:
+            result = await self._after(slot, result)
+        self.turn.log.append(*result_events(self.turn, slot, result), blobs=slot.blobs)
+        slot.written = True
+        self._written += 1
+        slot.raise_fatal()
+
+    async def _after(self, slot: Slot, result: CallResult) -> CallResult:
+        async def as_it_is(done: Done) -> Done:
+            return done
+
+        call = ToolCall(slot.call.id, slot.call.name, slot.arguments)
+        try:
+            done = await self.turn.chains.run("tool_after", self.turn.actor.context, Done(call, result), as_it_is)
+        except LimitReached as limit:
+            self.limit = self.limit or limit
+            return result
+        except Exception as error:
+            return error_result("TOOL_ERROR", f"{type(error).__name__}: {error}")
+        return done.result
+
+
+async def run_batch(turn: Turn) -> None:
+    """Run the open calls of the step's answer."""
+    turn.batch = Batch(turn)
+    await turn.batch.run()
+
+
+def called(slot: Slot) -> ToolCalled:
+    """The record that says: decided, and about to run (or refused)."""
+    effective = slot.arguments if slot.arguments != slot.call.arguments else None
+    return ToolCalled(
+        turn=slot.turn.number,
+        step=slot.turn.position.step,
+        call_id=slot.call.id,
+        name=slot.call.name,
+        arguments=slot.call.arguments,
+        effective=effective,
+        replay=slot.replay,
+    )
+
+
+def result_events(turn: Turn, slot: Slot, result: CallResult) -> list[Event]:
+    """The result's record: with the call's if it was refused, and with the context of the whole batch if it is the last."""
+    events: list[Event] = []
+    if slot.refused and slot.call.state == "waiting":
+        events.append(called(slot))
+    context = tuple(result.context)
+    events.append(
+        ToolResult(
+            turn=turn.number,
+            step=turn.position.step,
+            call_id=slot.call.id,
+            content=result.content,
+            error=result.error,
+            concludes=result.concludes and result.error is None,
+            context=context or None,
+            meta=result.meta,
+            sources=(slot.call.seq,) if slot.call.seq >= 0 else (),
+        )
+    )
+    if all(call.state == "done" or call is slot.call for call in turn.position.calls):
+        for call in turn.position.calls:
+            messages = context if call is slot.call else call.context
+            events.extend(InboxPut(message=message, lane="next-step", wake=False) for message in messages)
+    return events
+
+
+def closing_results(turn: Turn, *, code_started: str, code_waiting: str, finished_only: bool = False) -> list[Event]:
+    """Results for all calls that have none, for the exit: a body's own where it ended by itself, else the code given."""
+    if not turn.position.step_open:
+        return []
+    slots = {slot.call.id: slot for slot in turn.batch.slots} if turn.batch is not None else {}
+    events: list[Event] = []
+    for call in turn.position.open_calls:
+        slot = slots.get(call.id)
+        if slot is not None and slot.ended_by_itself:
+            events.extend(_own_result(turn, slot))
+        elif not finished_only:
+            events.append(_substitute(turn, call, slot, code_started, code_waiting))
+    return events
+
+
+def _own_result(turn: Turn, slot: Slot) -> list[Event]:
+    result = result_of(slot)
+    events: list[Event] = [called(slot)] if slot.refused and slot.call.state == "waiting" else []
+    step, content = turn.position.step, result.content
+    events.append(ToolResult(turn=turn.number, step=step, call_id=slot.call.id, content=content, error=result.error))
+    return events
+
+
+def _substitute(turn: Turn, call: CallState, slot: Slot | None, code_started: str, code_waiting: str) -> ToolResult:
+    code = code_started if call.state == "started" else code_waiting
+    if slot is not None and slot.outcome is not None:
+        if not slot.outcome.started and code_started == ABORTED:
+            code = ABORTED_BEFORE_DISPATCH
+        elif slot.outcome.end == "abandoned":
+            code = "ABANDONED"
+    result = error_result(code, TEXTS.get(code, "The call was given up: it ignored its cancellation and may still be running."))
+    return ToolResult(turn=turn.number, step=turn.position.step, call_id=call.id, content=result.content, error=code)

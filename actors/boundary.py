@@ -1,0 +1,128 @@
+"""The boundary: what of the inbox enters the model's view before a step, and in whose words.
+
+Reserve, assemble, render the runtime context, ask `pre_step`, and write the claim in one append with what became of it. What
+arrives while the seams run waits for the next boundary; a boundary that takes nothing writes no claim. A crash before the
+append leaves the items pending, so nothing ever has to be given back.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from ..storage.events import Event, InboxClaim, OutboxPut, StepEnd, StepStart, UserMessage
+from ..storage.messages import Message, PluginSource, TextBlock
+from .answers import Assembly, Boundary, Enter, Reject, Stopping
+from .content import mint_id
+from .respond import outbox_put
+from .runtime_context import CONTEXT_SOURCE
+
+if TYPE_CHECKING:
+    from .turn import Turn
+
+NO_CONTEXT = "The runtime context given before does not apply any more."
+
+
+async def first_boundary(turn: Turn) -> str:
+    """Take next-step and the prompt, and open step 1; `ok`, `blocked` or `empty`."""
+    if turn.prompt is None and turn.taken_up:
+        turn.prompt = turn.actor.inbox.reserve_prompt(turn.actor.runtime.now_ms())
+    verdict = await _propose(turn, first=True)
+    if isinstance(verdict, Reject):
+        turn.block(verdict.why)
+        return "blocked"
+    if not verdict.messages:
+        return "empty"
+    _enter(turn, verdict, step=1)
+    return "ok"
+
+
+async def later_boundary(turn: Turn) -> bool:
+    """After a step: close it, and open another if the model must read results or new messages. False ends the turn."""
+    at = turn.position
+    if at.step_open:
+        turn.log.append(StepEnd(turn=turn.number, step=at.step))
+    turn.batch = None
+    terminal = at.terminal
+    if terminal and not _steering(turn):
+        reason = turn.chains.has("turn_stopping")
+        if reason:
+            await turn.chains.turn_stopping(turn.actor.context, Stopping(turn.number, at.step, turn.end_reason, at.text))
+        if not _steering(turn):
+            return False
+    verdict = await _propose(turn, first=False)
+    if isinstance(verdict, Reject):
+        turn.block(verdict.why)
+        return False
+    if terminal and not verdict.messages:
+        return False
+    _enter(turn, verdict, step=at.step + 1, answer=terminal)
+    return True
+
+
+def _steering(turn: Turn) -> bool:
+    return turn.actor.inbox.steering(turn.actor.runtime.now_ms())
+
+
+async def _propose(turn: Turn, *, first: bool) -> Enter | Reject:
+    actor = turn.actor
+    items = actor.inbox.reserve_boundary(first, turn.agent.limits.boundary, actor.runtime.now_ms())
+    turn.claiming = tuple(item.id for item in items)
+    assembly = await assemble(turn)
+    messages = [item.message for item in items]
+    context = _context_message(turn, assembly)
+    if context is not None:
+        messages.append(context)
+    boundary = Boundary(tuple(messages), turn.number, turn.position.step + 1)
+    return await turn.chains.run("pre_step", actor.context, boundary, _enter_all)
+
+
+async def _enter_all(boundary: Boundary) -> Enter | Reject:
+    return Enter(boundary.messages)
+
+
+async def assemble(turn: Turn) -> Assembly:
+    """System prompt, tools and runtime context of the coming step."""
+
+    async def own(assembly: Assembly) -> Assembly:
+        return assembly
+
+    agent, context = turn.agent, turn.actor.context
+    sections: list[str] = []
+    for section in agent.context:
+        text = section(context)
+        if inspect.isawaitable(text):
+            text = await text
+        if text:
+            sections.append(text)
+    seed = Assembly(agent.system, agent.tools, tuple(sections))
+    turn.assembly = await turn.chains.run("assemble", context, seed, own)
+    turn.system_text = None
+    return turn.assembly
+
+
+def _context_message(turn: Turn, assembly: Assembly) -> Message | None:
+    """One message with the runtime context, if it changed since the model was last told."""
+    text = "\n\n".join(assembly.context)
+    last = turn.log.state.context.told
+    if last is None and not text:
+        return None
+    if text == last or (not text and last == NO_CONTEXT):
+        return None
+    return Message(mint_id(), "user", (TextBlock(text or NO_CONTEXT),), PluginSource(CONTEXT_SOURCE))
+
+
+def _enter(turn: Turn, verdict: Enter, *, step: int, answer: bool = False) -> None:
+    events: list[Event] = []
+    if answer and turn.position.text and turn.actor.route is not None and not turn.answered_route:
+        events.append(_answer_put(turn))
+    if turn.claiming:
+        events.append(InboxClaim(turn=turn.number, ids=turn.claiming))
+    events.append(StepStart(turn=turn.number, step=step))
+    events.extend(UserMessage(message=message) for message in verdict.messages)
+    turn.log.append(*events)
+    turn.claiming = ()
+
+
+def _answer_put(turn: Turn) -> OutboxPut:
+    return outbox_put(turn, turn.position.text)

@@ -1,0 +1,95 @@
+"""Cancel: a fact before its effect.
+
+The records are appended first, with what they drop; then the scopes are cancelled; the caller returns when they are on disk. So a
+crash between leaves turns that recovery ends as aborted, and never goes on with. The first cause wins. The whole tree below is
+cancelled in one stretch, descendants first and with their inboxes kept, so that no parent goes on with the result of a child
+that was cut; one absolute deadline, set here, bounds all bodies of the tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..storage.errors import CallboardError
+from ..storage.events import Aborted, Cause, ChildEnded, InboxDrop, TurnCancel
+
+if TYPE_CHECKING:
+    from .actor import Actor
+
+PARENT = Cause("parent")
+
+
+async def cancel(actor: Actor, cause: Cause, *, keep_inbox: bool = False) -> None:
+    """Cancel what the agent and all below it do and, unless `keep_inbox`, drop what it holds; returns when that is on disk.
+
+    Raises:
+        CommitFailed: the fact did not reach the disk.
+    """
+    deadline = trio.current_time() + actor.agent.limits.abandon_s
+    with trio.CancelScope(shield=True), actor.held():
+        below = [member for member in await _descendants(actor) if member.log.failed is None]
+        parent = await _parent(actor)
+        for member in below:
+            _accept(member, PARENT, keep_inbox=True, deadline=deadline)
+        _accept(actor, cause, keep_inbox=keep_inbox, deadline=deadline)
+        if parent is not None:
+            _end_undone_child(actor, parent, cause)
+        await actor.log.commit()
+        for member in (*below, actor):
+            member.promises.settle()
+
+
+async def _descendants(actor: Actor) -> list[Actor]:
+    """Every live descendant, the deepest first."""
+    found: list[Actor] = []
+    for child in actor.state.children.alive():
+        try:
+            member = await actor.runtime.registry.actor(child.id)
+        except CallboardError:
+            continue  # deleted, or of a definition that nobody knows: nothing of it runs
+        found.extend([*await _descendants(member), member])
+    return found
+
+
+async def _parent(actor: Actor) -> Actor | None:
+    parent = actor.state.identity.parent
+    if parent is None:
+        return None
+    try:
+        return await actor.runtime.registry.actor(parent)
+    except CallboardError:
+        return None
+
+
+@trio.lowlevel.enable_ki_protection
+def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) -> None:
+    """Append the fact and cancel the scope, in one stretch."""
+    at, turn, log = actor.position, actor.turn, actor.log
+    ids = () if keep_inbox else actor.inbox.cancel_ids()
+    something = bool(ids) or (keep_inbox and actor.inbox.due(None))
+    if actor.status != "running" or (turn is None and not keep_inbox):
+        # Nothing runs, or nothing has begun: what is held is withdrawn, and no turn opens.
+        if ids:
+            log.append(InboxDrop(ids=ids, why="cancelled"))
+    elif at.open and at.cancel is None:
+        log.append(TurnCancel(turn=at.turn, cause=cause, ids=ids, keep_inbox=keep_inbox))
+    elif at.open and ids:
+        log.append(TurnCancel(turn=at.turn, cause=cause, ids=ids))  # a second one drops what came since the first
+    elif not at.open and something:
+        log.append(TurnCancel(cause=cause, ids=ids, keep_inbox=keep_inbox))
+    if turn is not None:
+        turn.deadline = min(turn.deadline, deadline)
+        turn.scope.cancel()
+
+
+def _end_undone_child(actor: Actor, parent: Actor, cause: Cause) -> None:
+    """A child whose task was dropped before any turn took it has ended: its parent hears of it in the same commit."""
+    child = parent.state.children.get(actor.id)
+    if child is None or not child.alive or child.task is None or parent.log.failed is not None:
+        return
+    fate = actor.inbox.fate(child.task)
+    if fate is not None and fate.kind == "dropped":
+        parent.log.append(ChildEnded(child=actor.id, reason=Aborted(cause), usage=actor.state.usage.total))
+        actor.log.join(parent.log)

@@ -1,0 +1,151 @@
+"""Children: agents that another agent spawned. The tree is data in the parent's log, not nested nurseries.
+
+A child's birth is one unit of two logs: `child/spawned` in the parent, `log/created` (and the task's `inbox/put`) in the child.
+Its id is computed from the call that made it, so a body that runs again after a crash finds the same child. A delegation that
+is taken up reads the parent's log first: a child that ended is not asked again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ..mailbox.addresses import child_id
+from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, InputDropped, InputParked, UsageError
+from ..storage.events import AskedBy, Cause, ChildSpawned, InboxPut
+from ..storage.messages import AgentSource
+from .agent import Agent
+from .answers import CallResult
+from .cancelling import cancel
+from .content import to_message
+from .outcomes import find_outcome
+from .sizes import accepted
+from .values import Outcome, explain
+
+if TYPE_CHECKING:
+    from ..storage.folds import Child
+    from .actor import Actor
+    from .pipeline import Slot
+    from .runtime import Runtime
+
+
+class Children:
+    """How agents of one system come to have children."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def spawn(self, parent: Actor, agent: Agent[Any, Any], id: str) -> Any:
+        """A child without a task, opened if it exists; durable on return. It lives until it is disposed or deleted.
+
+        Raises:
+            UsageError: the parent has as many children, or stands as deep, as its limits allow.
+            NameMismatch: the id belongs to an agent of another definition.
+        """
+        runtime = self._runtime
+        async with runtime.registry.lock(id):
+            if await runtime.registry.exists(id):
+                await runtime.registry.open_as(id, agent)
+            else:
+                why = refusal(parent)
+                if why is not None:
+                    raise UsageError(why, agent=parent.id)
+                child = await runtime.registry.create(agent, id, labels=parent.labels, parent=parent)
+                parent.log.append(ChildSpawned(child=id, name=agent.name))
+                child.log.join(parent.log)
+                await parent.log.commit()
+        return runtime.ref(id)
+
+
+def refusal(parent: Actor) -> str | None:
+    """Why this agent may not have another child; None if it may."""
+    limits = parent.agent.limits
+    if parent.state.identity.depth >= limits.depth:
+        return f"{parent.id!r} stands at depth {parent.state.identity.depth}, the deepest allowed (Limits.depth={limits.depth})"
+    if len(parent.state.children.alive()) >= limits.children:
+        return f"{parent.id!r} has {limits.children} children alive, as many as it may (Limits.children)"
+    return None
+
+
+async def run_delegation(slot: Slot) -> CallResult:
+    """The body of a delegation: spawn the child or find it, and give its answer."""
+    actor, turn = slot.turn.actor, slot.turn
+    id = child_id(actor.id, f"{turn.number}.{actor.position.step}.{slot.call.id}")
+    child = actor.state.children.get(id)
+    if child is None:
+        why = refusal(actor)
+        if why is not None:
+            return CallResult.of(f"No child was spawned: {why}.", error="LIMIT")
+        await _spawn_for_task(slot, id)
+    child = actor.state.children.get(id)
+    assert child is not None, "it was just spawned"
+    if slot.tool.background:
+        await actor.log.commit()
+        return CallResult.of(f"{id} works on it in the background; a message will say when it is done.")
+    return await _attach(actor, child)
+
+
+async def _spawn_for_task(slot: Slot, id: str) -> None:
+    actor, agent = slot.turn.actor, slot.tool.agent
+    task = to_message(slot.args.task, id=f"{slot.key}#task", source=AgentSource(actor.id))
+    task, blobs = accepted(task, agent.limits, agent=id)
+    background = slot.tool.background
+    child = await actor.runtime.registry.create(agent, id, labels=actor.labels, parent=actor)
+    ask = None if background else AskedBy(task.id, actor.id)
+    born = ChildSpawned(child=id, name=agent.name, call_id=slot.call.id, task=task.id, background=background)
+    actor.log.append(born)
+    child.log.append(InboxPut(message=task, lane="next-turn", sender=actor.id, ask=ask), blobs=blobs)
+    child.log.join(actor.log)
+    child.wake()
+
+
+async def _attach(actor: Actor, child: Child) -> CallResult:
+    """Wait for the child's task to end; whatever becomes of it is a result that the model reads."""
+    runtime, task = actor.runtime, child.task or ""
+    try:
+        if child.ended is not None:
+            outcome = await find_outcome(runtime.store, child.id, message_id=task)
+        else:
+            with runtime.graph.edge(actor.id, child.id, "delegate", since=runtime.now_ms()):
+                outcome = await _wait(runtime, child, task)
+    except (AgentNotFound, AgentDeleted):
+        return CallResult.of(f"The child {child.id} was deleted before it answered.", error="CHILD_GONE")
+    except InputDropped as error:
+        return CallResult.of(f"The child {child.id} never ran its task: it was {error.why}.", error="CHILD_DROPPED")
+    except InputParked:
+        text = f"The child {child.id} does not run its task: it is parked behind a failed turn."
+        return CallResult.of(text, error="CHILD_PARKED")
+    if outcome is None:
+        return CallResult.of(f"The child {child.id} ended without running its task.", error="CHILD_GONE")
+    return _result(child, outcome)
+
+
+async def _wait(runtime: Runtime, child: Child, task: str) -> Outcome[Any]:
+    from .waiting import await_outcome
+
+    try:
+        return await await_outcome(runtime, child.id, task, None)
+    except trio.Cancelled:
+        if not runtime.closing:
+            await _stop(runtime, child.id)
+        raise
+
+
+async def _stop(runtime: Runtime, child_id: str) -> None:
+    """The parent was cancelled: the child ends before it does. The deadline of the parent's bodies bounds this wait too."""
+    with trio.CancelScope(shield=True):
+        try:
+            child = await runtime.registry.actor(child_id)
+            await cancel(child, Cause("parent"), keep_inbox=True)
+            await child.wait_idle()
+        except CallboardError:
+            runtime.log_throw(child_id, "cancel")
+
+
+def _result(child: Child, outcome: Outcome[Any]) -> CallResult:
+    if outcome.ok:
+        return CallResult.of(outcome.text)
+    partial = f"\nWhat it had said: {outcome.text}" if outcome.text else ""
+    text = f"The child {child.id} {explain(outcome.reason)}.{partial}"
+    return CallResult.of(text, error=f"CHILD_{outcome.reason.kind.upper().replace('-', '_')}")

@@ -1,0 +1,164 @@
+"""The one exit: every turn leaves through here, and all that its end says is one append.
+
+Withdrawn questions, the visible part of a stream that was cut, missing results, `step/end`, what the last boundary had reserved,
+`turn/end`, the reply to the route, and, for a child that lived for one task, its end in the parent's log in the same commit. The
+walk may have completed, failed, been cancelled, been overtaken by the closing of the system, or been cut by a crash long ago:
+which of these it was decides the reason and what stands in for what is missing, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..storage.errors import AskTimeout, CallboardError
+from ..storage.events import (
+    Aborted,
+    ApprovalAnswered,
+    Cause,
+    EndReason,
+    Errored,
+    Event,
+    InboxClaim,
+    Interrupted,
+    Limited,
+    StepEnd,
+    TurnEnd,
+    TurnSuspend,
+)
+from .answers import LimitReached
+from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN, closing_results
+from .child_end import ChildEnd, child_end
+from .failures import flatten
+from .outcomes import outcome_now
+from .respond import standard_reply
+
+if TYPE_CHECKING:
+    from .turn import Turn
+
+
+async def close_turn(turn: Turn) -> None:
+    """Write the end of the turn (or that it is suspended), wait until it is on disk, and tell who waits.
+
+    Raises:
+        CommitFailed: the end did not reach the disk; recovery will write one.
+    """
+    actor, error = turn.actor, turn.error
+    cause = turn.position.cancel
+    if cause is None and turn.suspending:
+        if actor.agent.recovery == "continue":
+            await _suspend(turn)
+            return
+        cause = Cause("disposed")
+    reason = _reason(turn, cause, error)
+    turn.end_usage = turn.position.usage
+    end = await child_end(turn, reason)
+    events = [*_what_is_missing(turn, reason), *_end(turn, reason)]
+    _append(turn, events, end)
+    if actor.state.worth_a_snapshot:
+        actor.log.snapshot_soon()
+    await actor.log.commit()
+    _tell(turn, reason, end)
+
+
+def _reason(turn: Turn, cause: Cause | None, error: BaseException | None) -> EndReason:
+    if cause is not None:
+        return Aborted(cause, None if error is None else flatten(error))
+    if error is None:
+        return turn.end_reason
+    if isinstance(error, LimitReached):
+        return Limited(error.limit, error.text or None)
+    return Errored(flatten(error))
+
+
+def _what_is_missing(turn: Turn, reason: EndReason) -> list[Event]:
+    at = turn.position
+    events: list[Event] = [ApprovalAnswered(id=question.id, verdict="withdrawn") for question in turn.log.state.approvals.open]
+    if at.step_open and turn.stream is not None:
+        cut = turn.stream.cut_message(turn.number, at.step)
+        if cut is not None:
+            events.append(cut)
+        if at.request is not None and turn.stream.assembler.usage is not None:
+            turn.end_usage = turn.end_usage + turn.stream.assembler.usage
+    started, waiting = _codes(turn, reason)
+    events.extend(closing_results(turn, code_started=started, code_waiting=waiting))
+    if at.step_open:
+        events.append(StepEnd(turn=turn.number, step=at.step))
+    return events
+
+
+def _codes(turn: Turn, reason: EndReason) -> tuple[str, str]:
+    """What stands in for results that are missing: of calls that had started, and of those that had not."""
+    if turn.found_dead:
+        return OUTCOME_UNKNOWN, NOT_STARTED
+    if isinstance(reason, Aborted):
+        return ABORTED, ABORTED_BEFORE_DISPATCH
+    return (OUTCOME_UNKNOWN if isinstance(reason, Interrupted) else ABORTED), NOT_STARTED
+
+
+def _end(turn: Turn, reason: EndReason) -> list[Event]:
+    actor, at, now = turn.actor, turn.position, turn.actor.runtime.now_ms()
+    events: list[Event] = []
+    if turn.claiming and not isinstance(reason, Aborted):
+        events.append(InboxClaim(turn=turn.number, ids=turn.claiming))
+    reply = standard_reply(turn, reason)
+    if reply is not None:
+        turn.delivery = "put"
+    park = isinstance(reason, Errored | Limited) and actor.agent.after_error == "park"
+    end = TurnEnd(
+        turn=turn.number,
+        reason=reason,
+        usage=turn.end_usage,
+        latency_ms=max(0, now - at.started),
+        park=park,
+        delivery=turn.delivery,
+        trace=tuple(turn.trace),
+    )
+    events.append(end)
+    if reply is not None:
+        events.append(reply)
+    return events
+
+
+@trio.lowlevel.enable_ki_protection
+def _append(turn: Turn, events: list[Event], end: ChildEnd | None) -> None:
+    actor = turn.actor
+    turn.claimed_before_end = turn.position.claimed + (turn.claiming if not turn.position.cancel else ())
+    first = actor.log.append(*events)
+    turn.end_seq = next(first + place for place, event in enumerate(events) if isinstance(event, TurnEnd))
+    actor.inbox.release()
+    if end is not None:
+        end.append(turn)
+
+
+async def _suspend(turn: Turn) -> None:
+    """Results of bodies that finished are facts; what was cut is left for the next start."""
+    results = closing_results(turn, code_started="", code_waiting="", finished_only=True)
+    turn.log.append(*results, TurnSuspend(turn=turn.number))
+    turn.actor.inbox.release()
+    await turn.log.commit()
+    turn.actor.promises.break_all(_closing_error(turn))
+
+
+def _closing_error(turn: Turn) -> CallboardError:
+    return AskTimeout(
+        f"the system closes in turn {turn.number} of {turn.actor.id!r}, which goes on at the next start: "
+        "ask again with the same message id",
+        agent=turn.actor.id,
+        turn=turn.number,
+    )
+
+
+def _tell(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
+    actor = turn.actor
+    if isinstance(reason, Errored):
+        actor.runtime.observers.error(actor, reason.error)
+    if actor.promises:
+        actor.promises.keep(outcome_now(turn, reason), turn.claimed_before_end)
+        actor.promises.settle()
+    if end is not None:
+        end.tell()
+    actor.inbox.forget_ids(actor.log.committed)
+    if turn.error is not None and not isinstance(turn.error, Exception):
+        actor.runtime.crash(turn.error)

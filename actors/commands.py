@@ -1,0 +1,60 @@
+"""COMMAND: a prompt that a plugin may answer itself, without the model.
+
+A command is recorded always and shown to the model never. The claim of its message, its run and its result are written together
+once the plugin has answered; a crash before that leaves the message pending, and its id lets the command act only once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..storage.events import CommandResult, CommandRun, Event, InboxClaim
+from ..storage.messages import UserSource
+from .answers import Answer, Command, LimitReached, Replace
+from .failures import flatten
+from .surfacing import replace_event
+
+if TYPE_CHECKING:
+    from .turn import Turn
+
+
+async def run_command(turn: Turn) -> bool:
+    """Offer the prompt to the `command` seam; True if it was answered there."""
+    prompt = turn.prompt
+    if turn.taken_up and turn.position.claimed and turn.position.step == 0:
+        return True  # a command whose result recovery has written
+    if prompt is None or not turn.chains.has("command") or not isinstance(prompt.message.source, UserSource):
+        return False
+    command = Command(prompt.message)
+    if not command.text.startswith("/"):
+        return False
+    answer: Answer | Replace | None
+    error = None
+    try:
+        answer = await turn.chains.run("command", turn.actor.context, command, _not_mine)
+    except LimitReached:
+        raise
+    except Exception as raised:
+        error = flatten(raised)
+        answer = Answer(f"The command failed: {error.message}")
+    if answer is None:
+        return False
+    name, _, args = command.text.partition(" ")
+    turn.log.append(InboxClaim(turn=turn.number, ids=(prompt.id,)), CommandRun(id=prompt.id, name=name, args=args.strip()))
+    text = answer.text if isinstance(answer, Answer) else "Done."
+    replacement = answer if isinstance(answer, Replace) else answer.replacement
+    events: list[Event] = [
+        InboxClaim(turn=turn.number, ids=(prompt.id,)),
+        CommandRun(id=prompt.id, name=name, args=args.strip()),
+        CommandResult(id=prompt.id, text=text, error=error),
+    ]
+    if replacement is not None:
+        events.append(replace_event(turn, replacement))
+    turn.log.append(*events)
+    turn.reply = text
+    turn.delivery = "none" if turn.actor.route is None else "put"
+    return True
+
+
+async def _not_mine(command: Command) -> Answer | Replace | None:
+    return None

@@ -1,0 +1,60 @@
+"""The driver: one activity, which drains consecutive queued turns, each in a fresh cancel scope.
+
+It only loops, contains and converges. A failure belongs to its turn, whose end says so; the agent lives on. What ends a driver
+otherwise: the log failed (memory is thrown away), the system closes (an open turn is suspended), or the scope around the
+system was cancelled from outside, which is a shutdown without grace and must be passed on after it is written down.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..storage.errors import StoreError
+from .closing import close_turn
+from .turn import Turn
+from .waiting import in_turn
+
+if TYPE_CHECKING:
+    from .actor import Actor
+
+
+async def drive(actor: Actor) -> None:
+    """The task of one activity."""
+    in_turn.set(actor.id)
+    try:
+        while not actor.runtime.closing and (actor.take_up or actor.inbox.due(actor.runtime.now_ms())):
+            await _run_turn(actor)
+    except StoreError:
+        if actor.log.failed is None:
+            raise
+        actor.fail()
+    else:
+        actor.rest()
+    finally:
+        actor.at_barrier()
+
+
+async def _run_turn(actor: Actor) -> None:
+    turn = Turn(actor)
+    actor.turn = turn
+    outside: trio.Cancelled | None = None
+    try:
+        turn.open()
+        try:
+            with turn.scope:
+                await turn.walk()
+        except trio.Cancelled as cancelled:
+            outside = cancelled  # not ours: the scope around the whole system
+            turn.suspend_now()
+        except BaseException as error:  # the one place that writes the end of a turn
+            turn.error = error
+        if actor.log.failed is not None:
+            raise actor.log.failed from turn.error
+        with trio.CancelScope(shield=True):
+            await close_turn(turn)
+    finally:
+        actor.turn = None
+    if outside is not None:
+        raise outside

@@ -1,0 +1,91 @@
+"""Mail: one agent writes to another, and the sender's record and the receiver's are one commit.
+
+So mail is sent exactly once: a body that runs again after a crash finds its message by the same id, which its effect key makes.
+An `ask` also waits for the outcome, as an edge of the one wait graph, so that agents that wait for each other fail by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..storage.errors import AgentDeleted, InboxFull
+from ..storage.events import AskedBy, InboxPut, Lane, MailSent
+from ..storage.messages import AgentSource
+from .content import Content, to_message
+from .sizes import accepted
+from .values import Outcome, Receipt
+from .waiting import await_outcome
+
+if TYPE_CHECKING:
+    from .actor import Actor
+    from .runtime import Runtime
+
+Kind = Literal["followup", "steer", "inject", "ask"]
+
+
+class Mail:
+    """The way between agents of one system."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def send(self, sender: Actor, to: str, content: Content, message_id: str, kind: Kind) -> Receipt:
+        """Put a message into the inbox of `to`; durable on return. A deleted agent is a dead letter, which is recorded.
+
+        Raises:
+            AgentNotFound: there never was such an agent.
+            InboxFull: its lane holds as many messages as it may.
+        """
+        message = to_message(content, id=message_id, source=AgentSource(sender.id))
+        message, blobs = accepted(message, sender.agent.limits, agent=to)
+        try:
+            receiver = await self._runtime.registry.actor(to)
+        except AgentDeleted:
+            sender.log.append(MailSent(to=to, message_id=message_id, kind=kind, dead=True))
+            await sender.log.commit()
+            if kind == "ask":
+                raise
+            return Receipt(message_id, -1)
+        with receiver.held():
+            seq = await self._runtime.store.find(to, message_id)
+            # From here to the append there is no checkpoint: two equal sends must not both miss.
+            seq = seq if seq is not None else _in_memory(receiver, message_id)
+            if seq is None:
+                seq = self._put(sender, receiver, message_id, kind, message, blobs)
+            await receiver.log.commit()
+            await sender.log.commit()
+        return Receipt(message_id, seq)
+
+    def _put(self, sender: Actor, receiver: Actor, message_id: str, kind: Kind, message: Any, blobs: dict[str, bytes]) -> int:
+        lane: Lane = "next-step" if kind in ("steer", "inject") else "next-turn"
+        limit = receiver.agent.limits.pending
+        if receiver.inbox.check_full(lane, limit):
+            raise InboxFull(receiver.id, lane, limit, message_id=message_id)
+        ask = AskedBy(message_id, sender.id) if kind == "ask" else None
+        put = InboxPut(message=message, lane=lane, wake=kind != "inject", sender=sender.id, ask=ask)
+        sent = MailSent(to=receiver.id, message_id=message_id, kind=kind)
+        if receiver is sender:
+            seq = sender.log.append(sent, put, blobs=blobs) + 1
+        else:
+            sender.log.append(sent)
+            seq = receiver.log.append(put, blobs=blobs)
+            receiver.log.join(sender.log)
+        receiver.wake()
+        return seq
+
+    async def ask(self, sender: Actor, to: str, content: Content, message_id: str, timeout: float | None) -> Outcome[Any]:
+        """Send, and wait for the outcome of the turn that takes it.
+
+        Raises:
+            AskCycle: `to` waits, directly or not, for the sender; nothing was sent.
+            AskTimeout: the turn goes on.
+            InputDropped, InputParked, AgentDeleted: no turn will take it.
+        """
+        with self._runtime.graph.edge(sender.id, to, "ask", since=self._runtime.now_ms()):
+            await self.send(sender, to, content, message_id, "ask")
+            return await await_outcome(self._runtime, to, message_id, timeout)
+
+
+def _in_memory(receiver: Actor, message_id: str) -> int | None:
+    tail = receiver.log.tail_id(message_id)
+    return tail if tail is not None else receiver.inbox.seen(message_id)

@@ -1,0 +1,262 @@
+"""The pipeline of one call: tool_before, guards, tool_around, the body, and what its end means to the model.
+
+Whatever goes wrong here is an error result that the model reads and may act on; only `LimitReached` and what is no `Exception`
+end the turn. The call's record is on disk before a body that may not run twice begins; a `safe` body need not wait for that,
+since it would be run again anyway.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ..mailbox.addresses import effect_key
+from ..storage.errors import StoreError, ToolError
+from ..storage.events import Replay
+from ..storage.folds.position import CallState
+from .answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall
+from .children import run_delegation
+from .delegation import Delegate
+from .failures import causes
+from .ports import tool_context
+from .tools.bodies import BodyOutcome, run_body
+from .tools.output import context_messages, limit_output
+
+if TYPE_CHECKING:
+    from .turn import Turn
+
+
+class Slot:
+    """One call on its way: what was decided about it, and what its body came to."""
+
+    def __init__(self, turn: Turn, call: CallState) -> None:
+        self.turn, self.call = turn, call
+        self.arguments = call.effective or call.arguments
+        self.tool: Any = None
+        self.args: Any = None
+        self.refused = False
+        self.written = False
+        self.result: CallResult | None = None
+        self.outcome: BodyOutcome | None = None
+        self.blobs: dict[str, bytes] = {}
+        self.store_error: StoreError | None = None
+        self.limit: LimitReached | None = None
+        self.scope = trio.CancelScope()
+        assembly = turn.assembly
+        tools = assembly.tools if assembly is not None else ()
+        self.tool = next((tool for tool in tools if tool.name == call.name), None)
+
+    @property
+    def key(self) -> str:
+        """The effect key: the same whenever this call runs."""
+        return effect_key(self.turn.actor.id, self.turn.number, self.turn.position.step, self.call.id)
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it runs alone."""
+        return getattr(self.tool, "mode", "parallel") == "exclusive"
+
+    @property
+    def replay(self) -> Replay:
+        """What becomes of a started body after a crash: by the log once it started, by the code before."""
+        if self.call.state == "started":
+            return self.call.replay  # type: ignore[return-value]
+        return getattr(self.tool, "replay", "never")
+
+    @property
+    def over(self) -> bool:
+        """Whether there is a result to write."""
+        return self.result is not None or self.outcome is not None or self.store_error is not None
+
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the result is the call's own, and not that of a cancellation."""
+        if self.result is not None:
+            return True
+        return self.outcome is not None and self.outcome.end in ("value", "error", "timeout") and self.outcome.fatal is None
+
+    def refuse(self, result: CallResult) -> None:
+        """The body will not run; this is what the model reads."""
+        self.refused, self.result = True, result
+
+    def raise_fatal(self) -> None:
+        """Pass on what is no `Exception` (SystemExit and the like): it closes the turn and the system."""
+        if self.outcome is not None and self.outcome.fatal is not None:
+            raise self.outcome.fatal
+
+
+def error_result(code: str, text: str, **rest: Any) -> CallResult:
+    """A result that the model reads as an error."""
+    return CallResult.of(text, error=code, **rest)
+
+
+async def decide(slot: Slot) -> None:
+    """Whether the body runs, and with which arguments; a slot that is refused has its result.
+
+    Raises:
+        LimitReached: a seam ended the turn.
+    """
+    if slot.call.state == "started":
+        _take_up(slot)
+        return
+    if slot.tool is None:
+        slot.refuse(_unknown(slot))
+        return
+    try:
+        refusal = await _ask_seams(slot)
+    except LimitReached:
+        raise
+    except Exception as error:
+        refusal = error_result(
+            "TOOL_ERROR",
+            f"{type(error).__name__}: {error}",
+        )
+    if refusal is None:
+        refusal = _decode(slot)
+    if refusal is not None:
+        slot.refuse(refusal)
+
+
+def _take_up(slot: Slot) -> None:
+    """A call that had started before a crash: run it again only if its own record says that this is safe."""
+    delegation = isinstance(slot.tool, Delegate)
+    if slot.turn.position.forked_calls or not (slot.call.replay == "safe" or delegation):
+        slot.refuse(error_result("OUTCOME_UNKNOWN", _UNKNOWN_OUTCOME))
+        return
+    refusal = _unknown(slot) if slot.tool is None else _decode(slot)
+    if refusal is not None:
+        slot.refuse(refusal)
+
+
+_UNKNOWN_OUTCOME = "The process ended while this call ran; whether it took effect is unknown. Check before you repeat it."
+
+
+def _unknown(slot: Slot) -> CallResult:
+    assembly = slot.turn.assembly
+    names = ", ".join(tool.name for tool in assembly.tools) if assembly is not None else ""
+    return error_result("UNKNOWN_TOOL", f"There is no tool {slot.call.name!r}; there are: {names or 'none'}.")
+
+
+async def _ask_seams(slot: Slot) -> CallResult | None:
+    turn = slot.turn
+    call = ToolCall(slot.call.id, slot.call.name, slot.arguments)
+    verdict = await turn.chains.run("tool_before", turn.actor.context, call, _own_verdict(slot))
+    if isinstance(verdict, Allow):
+        call = call.rewritten(verdict.arguments)
+        slot.arguments = call.arguments
+    elif isinstance(verdict, Deny):
+        return error_result("DENIED", verdict.why)
+    elif isinstance(verdict, Ask):
+        return error_result("DENIED", f"This call needs a person's approval ({verdict.question}), and nobody can answer here.")
+    reason = await turn.chains.guard(turn.actor.context, call)
+    return None if reason is None else error_result("DENIED", reason)
+
+
+def _own_verdict(slot: Slot) -> Any:
+    """The tool's own approval is the innermost word."""
+
+    async def verdict(call: ToolCall) -> Allow | Ask:
+        approval = getattr(slot.tool, "approval", None)
+        question = approval(slot.turn.actor.context, call) if callable(approval) else approval
+        if question is None:
+            return Allow(call.arguments)  # what a plugin handed on, so that what was judged is what runs
+        return Ask(question) if isinstance(question, str) else question
+
+    return verdict
+
+
+def _decode(slot: Slot) -> CallResult | None:
+    try:
+        slot.args = slot.tool.decode(slot.arguments)
+    except ToolError as error:
+        return error_result(error.code, str(error))
+    except Exception as error:
+        return error_result("INVALID_ARGUMENTS", f"The arguments do not fit {slot.call.name!r}: {error}; correct them.")
+    return None
+
+
+async def run_slot(slot: Slot) -> None:
+    """Run the body to an outcome; never raises what the body did.
+
+    Raises:
+        CommitFailed: the call's record did not reach the disk, so the body was not begun.
+    """
+    turn = slot.turn
+    if slot.replay != "safe":
+        turn.actor.at_barrier()
+        try:
+            await turn.log.commit()
+        except trio.Cancelled:
+            slot.outcome = BodyOutcome("aborted", caller_cancelled=True, started=False)
+            raise
+    limits = turn.agent.limits
+    timeout = slot.tool.timeout if slot.tool.timeout is not None else limits.tool_timeout
+    slot.outcome = await run_body(
+        turn.actor.runtime.bodies_nursery,
+        lambda: _around(slot),
+        name=f"{slot.call.name} of {turn.actor.id} ({slot.call.id})",
+        scope=slot.scope,
+        timeout=None if isinstance(slot.tool, Delegate) else timeout,
+        abandon_s=limits.abandon_s,
+        on_stray=lambda late: _late(slot, late),
+        strays=turn.actor.runtime.strays,
+        abandon_at=lambda: min(turn.deadline, trio.current_time() + limits.abandon_s),
+        context=turn.actor.runtime.fresh_context(turn.actor.id),
+    )
+
+
+async def _around(slot: Slot) -> CallResult:
+    call = ToolCall(slot.call.id, slot.call.name, slot.arguments)
+
+    async def body(call: ToolCall) -> CallResult:
+        if isinstance(slot.tool, Delegate):
+            return await run_delegation(slot)
+        if call.arguments != slot.arguments:  # a plugin handed on other arguments
+            slot.args = slot.tool.decode(call.arguments)
+        output = slot.tool.encode(await slot.tool.run(tool_context(slot), slot.args))
+        context = context_messages(output.context, call_id=slot.call.id, effect_key=slot.key)
+        content, blobs = limit_output(output.content, slot.turn.agent.limits.output_bytes)
+        slot.blobs.update(blobs)
+        return CallResult(content, None, output.concludes, context, output.meta)
+
+    return await slot.turn.chains.run("tool_around", slot.turn.actor.context, call, body)
+
+
+def result_of(slot: Slot) -> CallResult:
+    """What the model reads of the call's end."""
+    if slot.result is not None:
+        return slot.result
+    outcome = slot.outcome
+    assert outcome is not None, "a slot is over when it has an outcome"
+    if outcome.fatal is not None:
+        return error_result("TOOL_ERROR", f"The tool ended the process ({type(outcome.fatal).__name__}).")
+    if outcome.end == "value":
+        return outcome.value
+    if outcome.end == "error" and outcome.error is not None:
+        return _raised(slot, outcome.error)
+    if outcome.end == "timeout":
+        return error_result("TIMEOUT", "The tool took too long and was stopped; it may have taken effect in part.")
+    if outcome.end == "abandoned":
+        return error_result("ABANDONED", "The tool ignored its cancellation and was given up; it may still be running.")
+    return error_result("ABORTED", "The call was cut short by a cancel; it may have taken effect in part.")
+
+
+def _raised(slot: Slot, error: Exception) -> CallResult:
+    if isinstance(error, LimitReached):
+        slot.limit = error
+        return error_result("LIMIT", f"The turn ends here: {error}")
+    if isinstance(error, ToolError):
+        return error_result(error.code, str(error))
+    text = str(error)
+    result = error_result("TOOL_ERROR", f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    return CallResult(result.content, result.error, meta={"causes": causes(error)})
+
+
+def _late(slot: Slot, late: BodyOutcome) -> None:
+    """A body that was given up has ended after all: a fact for the log, nothing for the model."""
+    actor = slot.turn.actor
+    data = {"call_id": slot.call.id, "tool": slot.call.name, "end": late.end}
+    if late.error is not None:
+        data["error"] = causes(late.error)
+    actor.runtime.note_late(actor.id, "stray-ended", data)

@@ -1,0 +1,185 @@
+"""Ports: what the runtime does for a plugin's context and for a tool's, and nothing more.
+
+Plugins and tools see small contexts; behind each stands a port that knows the actor. So both can be tested with ports that only
+record, and neither can reach into the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..storage.errors import ModelError, UsageError
+from ..storage.events import Event, Note, OutboxPut, Route
+from ..storage.messages import Message, ModelSource, Request, Settings
+from .content import Content, mint_id, to_message, to_route
+from .models.assembler import Assembler
+from .models.streaming import read_stream
+from .tools.context import LoopRunner, ToolContext
+
+if TYPE_CHECKING:
+    from .actor import Actor
+    from .pipeline import Slot
+
+
+class AgentPort:
+    """A `SeamContext`'s way to its agent."""
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+
+    @property
+    def id(self) -> str:
+        """The agent's id."""
+        return self._actor.id
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The agent's labels."""
+        return self._actor.labels
+
+    @property
+    def turn(self) -> int:
+        """The open turn, or the last one."""
+        return self._actor.position.turn
+
+    @property
+    def step(self) -> int:
+        """The step within it."""
+        return self._actor.position.step
+
+    @property
+    def route(self) -> Route | None:
+        """Where the turn's answer goes."""
+        return self._actor.route
+
+    @property
+    def sender(self) -> str | None:
+        """Who sent the turn's prompt."""
+        turn = self._actor.turn
+        return turn.prompt.sender if turn is not None and turn.prompt is not None else None
+
+    @property
+    def deps(self) -> Any:
+        """What the system was opened with."""
+        return self._actor.runtime.deps
+
+    @property
+    def agent(self) -> Any:
+        """The agent's own handle."""
+        return self._actor.runtime.ref(self._actor.id)
+
+    def now(self) -> datetime:
+        """The wall clock."""
+        return datetime.fromtimestamp(self._actor.runtime.now(), UTC).astimezone()
+
+    def note(self, kind: str, data: Any) -> None:
+        """Append a note."""
+        self._actor.log.append(Note(kind=kind, data=_plain(data)))
+
+    async def notes(self, kind: str) -> list[Any]:
+        """The data of all notes of a kind, from disk and from what is not there yet."""
+        await self._actor.log.commit()
+        reader = self._actor.runtime.store.read(self._actor.id, types={"note"})
+        return [r.event.data async for r in reader if isinstance(r.event, Note) and r.event.kind == kind]
+
+    async def call_model(self, messages: str | Sequence[Message], options: Mapping[str, Any]) -> Message:
+        """One model call beside the dialogue; leaves a note that counts as usage."""
+        actor = self._actor
+        provider, name, model = actor.runtime.route_of(options.get("model") or actor.agent.model)
+        if model is None:
+            raise UsageError("no model to ask: name one, as in ctx.model(..., model='provider:name')", agent=actor.id)
+        listed = (to_message(messages, id=mint_id()),) if isinstance(messages, str) else tuple(messages)
+        settings = Settings(max_tokens=options.get("max_tokens"))
+        prepared = model.prepare(Request(provider, name, settings, options.get("system") or "", (), listed))
+        assembler, limits = Assembler(), actor.agent.limits
+        first_s = limits.connect_s + limits.first_chunk_s
+        await read_stream(model.stream(prepared.request), assembler.feed, first_s=first_s, gap_s=limits.chunk_gap_s)
+        result = assembler.result()
+        usage = None if result.usage is None else msgspec.to_builtins(result.usage)
+        actor.log.append(Note(kind="model-call", data={"provider": provider, "model": name, "usage": usage}))
+        if result.failure is not None:
+            raise ModelError(result.failure.code, result.failure.message, status=result.failure.status)
+        return Message(mint_id(), "assistant", result.content, ModelSource(provider, name))
+
+
+class CallPort:
+    """A `ToolContext`'s way to the system."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot, self._actor = slot, slot.turn.actor
+
+    @property
+    def loop(self) -> LoopRunner | None:
+        """How to run on an asyncio loop, if there is one."""
+        return self._actor.runtime.loop_runner
+
+    def now(self) -> datetime:
+        """The wall clock."""
+        return datetime.fromtimestamp(self._actor.runtime.now(), UTC).astimezone()
+
+    def note(self, kind: str, data: Any) -> None:
+        """Append a note."""
+        self._actor.log.append(Note(kind=kind, data=_plain(data)))
+
+    def progress(self, text: str) -> None:
+        """A note that followers show as progress."""
+        self._actor.log.append(Note(kind="progress", data={"call_id": self._slot.call.id, "text": text}))
+
+    async def send(self, to: str, content: Content, message_id: str) -> Any:
+        """A follow-up to another agent."""
+        return await self._actor.runtime.mail.send(self._actor, to, content, message_id, "followup")
+
+    async def ask(self, to: str, content: Content, message_id: str, timeout: float | None) -> Any:
+        """Send and wait for the outcome."""
+        return await self._actor.runtime.mail.ask(self._actor, to, content, message_id, timeout)
+
+    async def reply(self, content: Content, route: Route | None, delivery: str) -> Any:
+        """Answer a route from inside the turn."""
+        turn, actor = self._slot.turn, self._actor
+        goal = to_route(route) or actor.route
+        if goal is None:
+            raise UsageError("this turn has no route to reply to; pass route={'channel': ..., 'chat': ...}", agent=actor.id)
+        if actor.state.outbox.get(delivery) is None:
+            message = to_message(content, id=delivery)
+            put: Event = OutboxPut(
+                delivery=delivery, route=goal, content=message.content, turn=turn.number, step=actor.position.step
+            )
+            actor.log.append(put)
+        if goal == actor.route:
+            turn.answered_route = True
+        await actor.log.commit()
+
+    async def spawn(self, agent: Any, id: str) -> Any:
+        """A child of this agent."""
+        return await self._actor.runtime.children.spawn(self._actor, agent, id)
+
+
+def tool_context(slot: Slot) -> ToolContext[Any]:
+    """The context of one call."""
+    turn = slot.turn
+    actor = turn.actor
+    return ToolContext(
+        CallPort(slot),
+        agent=actor.runtime.ref(actor.id),
+        turn=turn.number,
+        step=actor.position.step,
+        call_id=slot.call.id,
+        effect_key=slot.key,
+        deps=actor.runtime.deps,
+        labels=actor.labels,
+        route=actor.route,
+        sender=actor.context.sender,
+        scope=slot.scope,
+    )
+
+
+def _plain(data: Any) -> Any:
+    """The data as JSON builtins, so that what a note holds can be read by anyone."""
+    try:
+        return msgspec.to_builtins(data)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"a note holds what JSON cannot carry: {error}; give plain data") from error

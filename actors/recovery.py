@@ -1,0 +1,80 @@
+"""Taking up a turn that an earlier activity left open: where to go on, by the position fold alone.
+
+An open request is another attempt of the same step; calls are decided by the batch; a step whose answer is final only needs its
+end. A turn that was cancelled, or whose agent closes open turns (`recovery="end"`), or that has killed the process too often, is
+not gone on with: it leaves through the exit like any other. Only here are chunks of a log read: those of the one attempt that
+was open, to keep what it had shown or what it had cost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..storage.events import AssistantChunk, CommandResult, Interrupted, RequestFailed
+from ..storage.folds.position import INTERRUPTED
+from ..storage.messages import Failure
+from .answers import LimitReached
+from .attempt import Stream
+
+if TYPE_CHECKING:
+    from .turn import Turn
+
+
+async def take_up(turn: Turn) -> str:
+    """RESTORE for an open turn: `ok` (no step yet), `taken-up` (in a step or between two) or `answered`.
+
+    Raises:
+        LimitReached: the turn has ended the process too often.
+    """
+    at = turn.position
+    if at.request is not None:
+        await _read_open_attempt(turn)
+    if at.cancel is not None or turn.agent.recovery == "end":
+        turn.found_dead = True
+        turn.reason = Interrupted()
+        turn.scope.cancel()
+        await trio.lowlevel.checkpoint()
+    if at.resumes > turn.agent.limits.recoveries:
+        turn.found_dead = True
+        limit = turn.agent.limits.recoveries
+        raise LimitReached("recoveries", f"the process ended {at.resumes} times in this turn (Limits.recoveries={limit})")
+    if at.request is not None:
+        _close_open_attempt(turn)
+    if at.command is not None:
+        failure = Failure("OUTCOME_UNKNOWN", "the process ended while the command ran; whether it took effect is unknown")
+        turn.log.append(CommandResult(id=at.command, text=failure.message, error=failure))
+    if at.step == 0:
+        return "ok"
+    answered = at.terminal and not at.open_calls and not turn.actor.inbox.steering(turn.actor.runtime.now_ms())
+    return "answered" if answered else "taken-up"
+
+
+async def _read_open_attempt(turn: Turn) -> None:
+    at, header = turn.position, turn.log.state.headers.current
+    request = at.request
+    assert request is not None, "asked for the open attempt"
+    stream = Stream(header.provider if header else "", header.model if header else "")
+    async for record in turn.actor.runtime.store.read(turn.actor.id, request.seq, types={"assistant/chunk"}):
+        if isinstance(record.event, AssistantChunk):
+            stream.feed(record.seq, record.event.chunk)
+    turn.stream = stream
+
+
+def _close_open_attempt(turn: Turn) -> None:
+    """Its chunks stay out of history; what the provider said it cost is counted."""
+    at, stream = turn.position, turn.stream
+    assert at.request is not None, "asked for the open attempt"
+    failure = Failure(INTERRUPTED, "the process ended while the request ran")
+    turn.log.append(
+        RequestFailed(
+            turn=turn.number,
+            step=at.step,
+            attempt=at.request.attempt,
+            failure=failure,
+            action="retry",
+            usage=stream.assembler.usage if stream is not None else None,
+        )
+    )
+    turn.stream = None

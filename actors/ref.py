@@ -1,0 +1,308 @@
+"""AgentRef: the handle of an agent, by its id.
+
+It holds nothing: the agent behind it may be dropped from memory and opened again, fail and recover, between two calls. Every
+method may be called from any task of the trio run that the system lives in, also from inside a turn; a wait that could never end
+then fails at once (`AskCycle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+import trio
+
+from ..mailbox.items import Item
+from ..storage.errors import AskTimeout
+from ..storage.events import Cause, InboxPut
+from ..storage.messages import Message
+from ..storage.records import Record
+from ..storage.store import Reader
+from .cancelling import cancel
+from .content import Content, mint_id, to_message, to_route
+from .forking import fork
+from .information import info_of
+from .sending import Lane, send
+from .sizes import accepted
+from .streams import Deltas, Follow
+from .values import AgentInfo, Outcome, Receipt, Status
+from .waiting import await_outcome, await_turn, in_turn
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from .agent import Agent
+    from .runtime import Runtime
+    from .waits import EdgeKind
+
+    Out = TypeVar("Out", default=str)
+else:
+    from typing import TypeVar
+
+    Out = TypeVar("Out")
+
+PAGE = 256
+
+
+class AgentRef(Generic[Out]):
+    """One agent. Made by `System.spawn` and `System.get`."""
+
+    __slots__ = ("_runtime", "id")
+
+    def __init__(self, runtime: Runtime, id: str) -> None:
+        self._runtime, self.id = runtime, id
+
+    def __repr__(self) -> str:
+        return f"<AgentRef {self.id!r} {self.status}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AgentRef) and other.id == self.id and other._runtime is self._runtime
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @property
+    def status(self) -> Status:
+        """`running` while a turn is open, `failed` if the last commit did not reach the disk, else `idle`."""
+        actor = self._runtime.registry.peek(self.id)
+        if actor is not None:
+            return actor.status
+        return "failed" if self.id in self._runtime.registry.failed else "idle"
+
+    # -- sending
+
+    async def ask(
+        self,
+        content: Content,
+        *,
+        timeout: float | None = None,
+        message_id: str | None = None,
+        on_cancel: Literal["detach", "cancel"] = "detach",
+        route: Mapping[str, Any] | None = None,
+        sender: str | None = None,
+    ) -> Outcome[Out]:
+        """Send a prompt and wait for the outcome of the turn that takes it.
+
+        The same `message_id` again gives the same outcome, also after a restart. With `on_cancel="cancel"` a timeout or a
+        cancelled caller also cancels the turn; otherwise it goes on.
+
+        Raises:
+            AskTimeout: the turn was not over in `timeout` seconds.
+            AskCycle: the agent waits, directly or not, for the one whose turn this call is part of.
+            InputDropped, InputParked: no turn will take the message.
+            InboxFull, InputRefused: it did not get in.
+        """
+        id = message_id if message_id is not None else mint_id()
+        with self._edge("ask"):
+            try:
+                await self._send(
+                    content, "next-turn", wake=True, message_id=id, route=route, sender=sender, minted=message_id is None
+                )
+                return await await_outcome(self._runtime, self.id, id, timeout)
+            except (AskTimeout, trio.Cancelled):
+                if on_cancel == "cancel":
+                    with trio.CancelScope(shield=True):
+                        await self.cancel("user", keep_inbox=True)
+                raise
+
+    async def followup(
+        self,
+        content: Content,
+        *,
+        message_id: str | None = None,
+        route: Mapping[str, Any] | None = None,
+        sender: str | None = None,
+    ) -> Receipt:
+        """Queue a prompt; it gets a turn of its own. Durable on return."""
+        return await self._send(content, "next-turn", wake=True, message_id=message_id, route=route, sender=sender)
+
+    async def steer(
+        self,
+        content: Content,
+        *,
+        message_id: str | None = None,
+        route: Mapping[str, Any] | None = None,
+        sender: str | None = None,
+    ) -> Receipt:
+        """Send into the running turn, at its next boundary; if none runs, it opens one. Durable on return."""
+        return await self._send(content, "next-step", wake=True, message_id=message_id, route=route, sender=sender)
+
+    async def inject(
+        self,
+        content: Content,
+        *,
+        message_id: str | None = None,
+        route: Mapping[str, Any] | None = None,
+        sender: str | None = None,
+    ) -> Receipt:
+        """Add context for the next boundary, whenever that is; wakes nobody. Durable on return."""
+        return await self._send(content, "next-step", wake=False, message_id=message_id, route=route, sender=sender)
+
+    async def _send(
+        self,
+        content: Content,
+        lane: Lane,
+        *,
+        wake: bool,
+        message_id: str | None,
+        route: Mapping[str, Any] | None,
+        sender: str | None,
+        minted: bool = False,
+    ) -> Receipt:
+        message = to_message(content, id=message_id)
+        put = InboxPut(message=message, lane=lane, wake=wake, sender=sender, route=to_route(route))
+        named = message_id is not None or isinstance(content, Message)
+        return await send(self._runtime, self.id, put, look_up=named and not minted)
+
+    # -- waiting and stopping
+
+    async def outcome(
+        self, message_id: str | None = None, *, turn: int | None = None, timeout: float | None = None
+    ) -> Outcome[Out]:
+        """The outcome of the turn that took (or takes) a message, or of a turn by its number.
+
+        Raises:
+            UsageError: there is no such message.
+            AskTimeout: it was not over in time.
+        """
+        if message_id is not None:
+            with self._edge("ask"):
+                return await await_outcome(self._runtime, self.id, message_id, timeout)
+        with self._edge("ask"):
+            return await await_turn(self._runtime, self.id, turn or 0, timeout)
+
+    async def cancel(self, cause: Literal["user", "hook"] = "user", *, keep_inbox: bool = False, text: str | None = None) -> None:
+        """Cancel what the agent and its children do. What is queued is dropped, or with `keep_inbox` parked.
+
+        Returns when the fact is on disk; `wait_idle` waits for the end.
+        """
+        actor = await self._runtime.registry.actor(self.id)
+        await cancel(actor, Cause(cause, text), keep_inbox=keep_inbox)
+
+    async def wait_idle(self) -> None:
+        """Return when nothing runs."""
+        with self._edge("wait_idle"):
+            actor = await self._runtime.registry.actor(self.id)
+            with actor.held():
+                await actor.wait_idle()
+
+    async def dispose(self) -> None:
+        """Stop now and keep the inbox, parked; the next send or spawn activates the agent again."""
+        with self._edge("dispose"):
+            actor = await self._runtime.registry.actor(self.id)
+            with actor.held():
+                await cancel(actor, Cause("disposed"), keep_inbox=True)
+                await actor.wait_idle()
+
+    async def resume(self) -> None:
+        """Take up the open turn of a fork, which start-up leaves alone. (What is parked waits for the next message.)"""
+        (await self._runtime.registry.actor(self.id)).wake()
+        await trio.lowlevel.checkpoint()
+
+    @contextmanager
+    def _edge(self, kind: EdgeKind) -> Iterator[None]:
+        """A wait from inside a turn is an edge of the wait graph; from outside it is nobody's business."""
+        waiter = in_turn.get()
+        if waiter is None:
+            yield
+            return
+        with self._runtime.graph.edge(waiter, self.id, kind, since=self._runtime.now_ms()):
+            yield
+
+    # -- the inbox
+
+    async def pending(self) -> tuple[Item, ...]:
+        """What waits in both lanes, in the order in which it would be taken."""
+        return (await self._runtime.registry.actor(self.id)).inbox.pending()
+
+    async def withdraw(self, message_id: str) -> bool:
+        """Take a pending message out again; False if a turn has it, or nobody knows it."""
+        actor = await self._runtime.registry.actor(self.id)
+        with actor.held():
+            drop = actor.inbox.withdraw(message_id)
+            if drop is None:
+                await trio.lowlevel.checkpoint()
+                return False
+            actor.log.append(drop)
+            await actor.log.commit()
+            actor.promises.settle()
+            return True
+
+    async def replace(self, message_id: str, content: Content, *, new_id: str | None = None) -> Receipt | Literal[False]:
+        """Put another message in the place of a pending one, under an id of its own; False if that is too late."""
+        actor = await self._runtime.registry.actor(self.id)
+        with actor.held():
+            message, blobs = accepted(to_message(content, id=new_id), actor.agent.limits, agent=self.id)
+            events = actor.inbox.replace(message_id, InboxPut(message=message, lane="next-turn"))
+            if events is None:
+                await trio.lowlevel.checkpoint()
+                return False
+            seq = actor.log.append(*events, blobs=blobs) + 1
+            await actor.log.commit()
+            actor.promises.settle()
+            return Receipt(message.id, seq)
+
+    # -- reading
+
+    def follow(self, after: int | None = -1, types: Collection[str] | None = None) -> Follow:
+        """Committed records after `after`, now and as they come; None: from now on. It stays open at the end."""
+        return Follow(LogSource(self._runtime, self.id), after=after, types=types)
+
+    def read(self, after: int = -1, upto: int | None = None, types: Collection[str] | None = None) -> Reader:
+        """Committed records after `after` up to `upto`; stops at the end."""
+        return self._runtime.store.read(self.id, after, upto, types)
+
+    def deltas(self, after: int | None = -1) -> Deltas:
+        """What the agent shows while it works: text, reasoning, tools, discards, ends."""
+        return Deltas(LogSource(self._runtime, self.id), after=after)
+
+    async def messages(self) -> Sequence[Message]:
+        """What the model would see now."""
+        return (await self._runtime.registry.actor(self.id)).state.surface.messages()
+
+    async def info(self) -> AgentInfo:
+        """All that is known of the agent now, and what it waits for."""
+        return info_of(await self._runtime.registry.actor(self.id))
+
+    async def fork(
+        self, *, at: int | None = None, id: str | None = None, turn: int | None = None, agent: Agent[Any, Any] | None = None
+    ) -> AgentRef[Any]:
+        """An agent that shares this one's records up to seq `at`, or those before turn `turn`, without copying them."""
+        return await fork(self._runtime, self.id, at=at, id=id, turn=turn, agent=agent)
+
+
+class LogSource:
+    """Where followers read: the committed part of one agent's log."""
+
+    def __init__(self, runtime: Runtime, id: str) -> None:
+        self._runtime, self._id = runtime, id
+
+    def last(self) -> int:
+        """The last committed seq."""
+        return self._runtime.registry.last(self._id)
+
+    async def read_page(self, after: int, types: Collection[str] | None) -> tuple[Sequence[Record], int]:
+        """Up to a page of records, and how far was looked."""
+        actor = await self._runtime.registry.actor(self._id)
+        head = actor.log.committed
+        if head <= after:
+            await trio.lowlevel.checkpoint()
+            return (), after
+        page: list[Record] = []
+        async for record in self._runtime.store.read(self._id, after, head, types):
+            page.append(record)
+            if len(page) == PAGE:
+                return page, record.seq
+        return page, head
+
+    async def wait_beyond(self, seq: int) -> None:
+        """Until a record after `seq` is committed. While somebody waits, the writer hurries."""
+        actor = await self._runtime.registry.actor(self._id)
+        log = actor.log
+        log.followers += 1
+        self._runtime.writer.followed(log)
+        try:
+            await log.wait_beyond(seq)
+        finally:
+            log.followers -= 1

@@ -1,0 +1,242 @@
+"""The registry: the one place where logs of agents are opened, created, and dropped from memory.
+
+Everybody who needs an agent asks here by its id. There is one open `Log` for each agent and process; whoever appends to it holds
+its actor. An agent that nobody holds, that runs nothing and has nothing unwritten is dropped after a while (passivation), and
+comes back at the next access within the same owner epoch, which writes no record. One whose commit failed is dropped at once, and
+comes back from disk under a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+from msgspec import Struct
+
+from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch
+from ..storage.events import LogCreated
+from ..storage.log import Log
+from ..storage.records import FORMAT, refuse_unknown
+from ..storage.store import NO_CHUNKS, Head
+from .actor import Actor
+from .state import AgentState
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .runtime import Runtime
+
+
+class Passive(Struct, frozen=True):
+    """What is remembered of an agent that was dropped from memory: its owner epoch goes on."""
+
+    epoch: int
+    fresh: bool
+    last: int
+
+
+class Registry:
+    """Open agents by id."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._open: dict[str, Actor] = {}
+        self._passive: dict[str, Passive] = {}
+        self._locks: dict[str, tuple[trio.Lock, int]] = {}
+        self.failed: dict[str, CallboardError] = {}
+        self.deleted: set[str] = set()
+        self.opened = 0
+
+    def __iter__(self) -> Iterator[Actor]:
+        return iter(tuple(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def peek(self, id: str) -> Actor | None:
+        """The actor, if the agent is open."""
+        return self._open.get(id)
+
+    def last(self, id: str) -> int:
+        """The last committed seq that this process knows of."""
+        actor, passive = self._open.get(id), self._passive.get(id)
+        if actor is not None:
+            return actor.log.committed
+        return passive.last if passive is not None else -1
+
+    async def actor(self, id: str) -> Actor:
+        """The agent, opened if need be. Between return and the caller's next checkpoint nobody drops it: hold it by then.
+
+        Raises:
+            AgentNotFound, AgentDeleted: there is no such agent.
+            DefinitionMissing: nobody knows what it is.
+            StoreError: its log cannot be read, or not be written by this version.
+        """
+        actor = self._open.get(id)
+        if actor is not None:
+            return actor
+        async with self.lock(id):
+            return self._open.get(id) or await self._load(id)
+
+    async def exists(self, id: str) -> bool:
+        """Whether there is such an agent."""
+        return id in self._open or await self._runtime.store.head(id) is not None
+
+    async def open_as(self, id: str, agent: Agent[Any, Any]) -> Actor:
+        """The existing agent `id`, which must be of this definition. The caller holds the lock.
+
+        Raises:
+            NameMismatch: it is of another.
+        """
+        actor = self._open.get(id) or await self._load(id)
+        name = actor.state.identity.name
+        if name != agent.name and name not in agent.formerly:
+            raise NameMismatch(
+                f"agent {id!r} is a {name!r}, not a {agent.name!r}: choose another id, or name it in formerly=[{name!r}]",
+                agent=id,
+            )
+        return actor
+
+    async def create(
+        self, agent: Agent[Any, Any], id: str, *, labels: Mapping[str, str] | None = None, parent: Actor | None = None
+    ) -> Actor:
+        """A new agent: its first record is appended and not yet committed."""
+        epoch = await self._runtime.store.own(id)
+        log = Log(id, epoch, AgentState(), self._runtime.writer, now=self._runtime.now)
+        depth = parent.state.identity.depth + 1 if parent is not None else 0
+        created = LogCreated(
+            format=FORMAT,
+            agent=id,
+            name=agent.name,
+            labels=dict(labels) if labels else None,
+            parent=parent.id if parent is not None else None,
+            depth=depth,
+        )
+        log.append(created)
+        self._runtime.definitions.add(agent)
+        self.deleted.discard(id)
+        return self._enter(Actor(self._runtime, agent, log, fresh_epoch=False))
+
+    def adopt(self, agent: Agent[Any, Any], log: Log[AgentState]) -> Actor:
+        """Enter an agent whose log was opened elsewhere (a fork)."""
+        return self._enter(Actor(self._runtime, agent, log, fresh_epoch=True))
+
+    def _enter(self, actor: Actor) -> Actor:
+        self._open[actor.id] = actor
+        self.failed.pop(actor.id, None)
+        self._runtime.observers.watch(actor)
+        return actor
+
+    async def _load(self, id: str) -> Actor:
+        runtime = self._runtime
+        head = await runtime.store.head(id)
+        if head is None:
+            if id in self.deleted:
+                raise AgentDeleted(f"the agent {id!r} was deleted", agent=id)
+            raise AgentNotFound(f"there is no agent {id!r}; spawn creates one", agent=id)
+        agent = await runtime.definitions.find(head)
+        if agent is None:
+            name = head.summary.name
+            raise DefinitionMissing(
+                f"agent {id!r} is a {name!r}, and this system has no such definition: pass it in agents=[...]", agent=id
+            )
+        passive = self._passive.pop(id, None)
+        state = await self._fold(id)
+        epoch = passive.epoch if passive is not None else await runtime.store.own(id)
+        log = Log(id, epoch, state, runtime.writer, last=head.last, time=head.time, now=runtime.now)
+        self.opened += 1
+        actor = self._enter(Actor(runtime, agent, log, fresh_epoch=passive.fresh if passive is not None else True))
+        actor.take_up = state.position.open
+        if not state.forked_idle:
+            actor.wake()
+        return actor
+
+    async def _fold(self, id: str) -> AgentState:
+        """The state from the newest snapshot and what came after it; no chunk is read."""
+        store = self._runtime.store
+        snapshot = await store.snapshot(id)
+        state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
+        async for record in store.read(id, -1 if snapshot is None else snapshot.seq, types=NO_CHUNKS):
+            refuse_unknown(record, id)
+            state.apply(record.seq, record.time, record.event)
+        return state
+
+    @asynccontextmanager
+    async def lock(self, id: str) -> AsyncIterator[None]:
+        """One opening, creation or deletion of an agent at a time."""
+        lock, users = self._locks.get(id, (trio.Lock(), 0))
+        self._locks[id] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock, users = self._locks.pop(id)
+            if users > 1:
+                self._locks[id] = lock, users - 1
+
+    # -- dropping
+
+    def forget(self, actor: Actor, error: CallboardError) -> None:
+        """The actor's log failed: the next access reads the disk, in a new epoch."""
+        if self._open.get(actor.id) is actor:
+            del self._open[actor.id]
+            self.failed[actor.id] = error
+        self._runtime.observers.unwatch(actor)
+
+    def remove(self, id: str) -> None:
+        """The agent was deleted."""
+        actor = self._open.pop(id, None)
+        self._passive.pop(id, None)
+        self.deleted.add(id)
+        if actor is not None:
+            self._runtime.observers.unwatch(actor)
+
+    def passivate(self, actor: Actor) -> bool:
+        """Drop an actor that nobody needs; no checkpoint between the look and the drop."""
+        if not actor.quiet or self._open.get(actor.id) is not actor:
+            return False
+        del self._open[actor.id]
+        self._passive[actor.id] = Passive(actor.log.epoch, actor.fresh_epoch, actor.log.committed)
+        self._runtime.observers.unwatch(actor)
+        return True
+
+
+class Definitions:
+    """What agents are, by name; `formerly` names count too."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._by_name: dict[str, Agent[Any, Any]] = {}
+
+    def __iter__(self) -> Iterator[Agent[Any, Any]]:
+        return iter({id(agent): agent for agent in self._by_name.values()}.values())
+
+    def add(self, agent: Agent[Any, Any], *, replace: bool = False) -> None:
+        """Register a definition and those behind its delegations.
+
+        Raises:
+            NameMismatch: another definition has the name already, and differs.
+        """
+        known = self._by_name.get(agent.name)
+        if known is agent:
+            return
+        if known is not None and not replace:
+            raise NameMismatch(
+                f"two definitions are named {agent.name!r}; give one another name, or replace the first by system.define(...)"
+            )
+        for name in (agent.name, *agent.formerly):
+            self._by_name[name] = agent
+        for tool in agent.tools:
+            inner = getattr(tool, "agent", None)
+            if inner is not None:
+                self.add(inner)
+
+    async def find(self, head: Head) -> Agent[Any, Any] | None:
+        """The definition of an agent, asking `resolve` for one that is not here."""
+        agent = self._by_name.get(head.summary.name)
+        if agent is None and self._runtime.resolve is not None:
+            agent = await self._runtime.resolve(head.summary.name, head)
+            if agent is not None:
+                self.add(agent)
+        return agent

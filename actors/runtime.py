@@ -1,0 +1,251 @@
+"""Runtime: what all agents of one System share, behind its public face.
+
+Nurseries in layers, outermost first: the writer; observers; bodies; drivers. Each layer ends after the ones inside it, so that
+whatever a driver still appends while it converges finds a writer, and whatever is committed finds its observers. The writer's
+task is shielded and ends only when told to, once its tail is empty.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from ..storage.errors import CallboardError
+from ..storage.events import Note
+from ..storage.store import Store
+from ..storage.writer import Writer
+from .chains import Chains
+from .children import Children
+from .initiator import fresh_context
+from .mail import Mail
+from .models.model import Model
+from .models.registry import Models
+from .observers import Observers
+from .ref import AgentRef
+from .registry import Definitions, Registry
+from .report import Report
+from .seams import Plugin
+from .tools.bodies import Strays
+from .tools.context import LoopRunner
+from .waiting import in_turn
+from .waits import WaitGraph
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_log = logging.getLogger("callboard")
+OPENING_AT_ONCE = 32
+"""How many agents start-up opens side by side; running them is not bounded, or parents would hold the places of children."""
+
+
+class Runtime:
+    """The shared parts of one system."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        models: Mapping[str, Model] | None = None,
+        plugins: Sequence[Plugin] = (),
+        deps: Any = None,
+        resolve: Callable[..., Awaitable[Any]] | None = None,
+        idle_after: float = 60,
+        model_slots: int | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.store, self.deps, self.resolve, self.now, self.idle_after = store, deps, resolve, now, idle_after
+        self.plugins = tuple(plugins)
+        self.models = Models(models)
+        self.model_slots = trio.CapacityLimiter(model_slots) if model_slots is not None else None
+        self.writer = Writer(store)
+        self.registry = Registry(self)
+        self.definitions = Definitions(self)
+        self.observers = Observers(self)
+        self.mail = Mail(self)
+        self.children = Children(self)
+        self.graph = WaitGraph()
+        self.strays = Strays()
+        self.report = Report()
+        self.loop_runner: LoopRunner | None = None
+        self.closing = False
+        self.fatal: BaseException | None = None
+        self.clock = trio.current_time
+        self.observers_nursery: trio.Nursery
+        self.bodies_nursery: trio.Nursery
+        self.actors_nursery: trio.Nursery
+        self._chains: dict[int, tuple[Agent[Any, Any], Chains]] = {}
+
+    def now_ms(self) -> int:
+        """The wall clock, Unix ms."""
+        return int(self.now() * 1000)
+
+    def chains_of(self, agent: Agent[Any, Any]) -> Chains:
+        """The system's plugins around the agent's own, compiled once for each definition."""
+        known = self._chains.get(id(agent))
+        if known is None:
+            known = agent, Chains((*self.plugins, *(agent.plugins or ())))
+            self._chains[id(agent)] = known
+        return known[1]
+
+    def ref(self, id: str) -> AgentRef[Any]:
+        """A handle."""
+        return AgentRef(self, id)
+
+    def route_of(self, model: str | Model | None) -> tuple[str, str, Model | None]:
+        """Provider, name and adapter of a model as a definition names it."""
+        if model is None:
+            return "", "", None
+        found = self.models.resolve(model)
+        return found.provider, found.name, found.model
+
+    def fresh_context(self, agent: str) -> contextvars.Context:
+        """The context of a body: its initiator, whose turn it is part of, and nothing else."""
+        context = fresh_context(agent)
+        context.run(in_turn.set, agent)
+        return context
+
+    def log_throw(self, agent: str, where: str) -> None:
+        """A plugin threw where its throw changes nothing: people should know."""
+        _log.exception("agent %r: a throw in %s was contained", agent, where)
+
+    def note_late(self, agent: str, kind: str, data: Any) -> None:
+        """A note from outside a turn, about something that came too late; dropped if the agent is not open any more."""
+        actor = self.registry.peek(agent)
+        if actor is not None and actor.log.failed is None:
+            actor.log.append(Note(kind=kind, data=data))
+        else:
+            _log.warning("agent %r: %s %r came too late to be noted", agent, kind, data)
+
+    def crash(self, error: BaseException) -> None:
+        """A body raised what is no `Exception`: the turn is closed, and now the system closes and raises it."""
+        if self.fatal is None:
+            self.fatal = error
+            self.closing = True
+            self.actors_nursery.cancel_scope.cancel()
+
+    # -- the life of a system
+
+    @asynccontextmanager
+    async def running(self, grace: float) -> AsyncIterator[None]:
+        """Everything that has to run, in its layers; leaves when all of it has ended."""
+        inner: BaseException | None = None
+        async with trio.open_nursery() as writer_nursery:
+            writer_nursery.start_soon(self._write)
+            try:
+                async with trio.open_nursery() as self.observers_nursery:
+                    async with trio.open_nursery() as self.bodies_nursery:
+                        async with trio.open_nursery() as self.actors_nursery:
+                            try:
+                                await self._start()
+                                yield
+                            except trio.Cancelled:
+                                raise
+                            except BaseException as error:  # raised again outside the nurseries, which would wrap it
+                                inner = error
+                            await self._close(0 if inner is not None or self.fatal is not None else grace)
+                        self._report_strays()
+                        self.bodies_nursery.cancel_scope.cancel()
+                    await self._stop_observers(grace)
+            finally:
+                self.closing = True
+                await self._stop_plugins()
+                self.writer.stop()
+        if self.fatal is not None:
+            raise self.fatal
+        if inner is not None:
+            raise inner
+
+    async def _write(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self.writer.run()
+
+    async def _start(self) -> None:
+        for plugin in self._all_plugins():
+            await plugin.on_start(self.system)
+        await self._recover()
+        self.bodies_nursery.start_soon(self._janitor)
+
+    def _all_plugins(self) -> list[Plugin]:
+        plugins = {id(plugin): plugin for plugin in self.plugins}
+        for agent in self.definitions:
+            plugins.update({id(plugin): plugin for plugin in agent.plugins or ()})
+        return list(plugins.values())
+
+    async def _recover(self) -> None:
+        """Take up every agent that has something to do. What cannot be opened is reported and left as it is."""
+        ids: list[str] = []
+        page = await self.store.agents(flag="attention")
+        while page:
+            ids.extend(head.agent for head in page)
+            page = await self.store.agents(flag="attention", after=page[-1].agent)
+        slots = trio.CapacityLimiter(OPENING_AT_ONCE)
+        async with trio.open_nursery() as nursery:
+            for id in ids:
+                nursery.start_soon(self._take_up, id, slots)
+
+    async def _take_up(self, id: str, slots: trio.CapacityLimiter) -> None:
+        async with slots:
+            try:
+                actor = await self.registry.actor(id)
+            except CallboardError as error:
+                self.report.failed[id] = error
+                return
+            (self.report.resumed if actor.take_up or actor.position.open else self.report.woken).append(id)
+
+    async def _janitor(self) -> None:
+        """Drop from memory what has been idle for long enough."""
+        while True:
+            await trio.sleep(max(self.idle_after / 2, 0.05))
+            for actor in self.registry:
+                if self.clock() - actor.idle_since >= self.idle_after:
+                    self.registry.passivate(actor)
+
+    async def _close(self, grace: float) -> None:
+        """Let running turns end within the grace; what is still open is suspended, and goes on at the next start."""
+        with trio.CancelScope(shield=True):
+            self.closing = True
+            with trio.move_on_after(grace):
+                for actor in self.registry:
+                    if actor.status == "running":
+                        await _until_idle(actor)
+            for actor in self.registry:
+                if actor.turn is not None:
+                    actor.turn.suspend_now()
+                    actor.turn.scope.cancel()
+            for actor in self.registry:
+                await _until_idle(actor)
+            await self.writer.flush()
+
+    async def _stop_observers(self, grace: float) -> None:
+        with trio.CancelScope(shield=True):
+            await self.writer.flush()
+            with trio.move_on_after(grace):
+                await self.observers.wait_caught_up()
+        self.observers_nursery.cancel_scope.cancel()
+
+    async def _stop_plugins(self) -> None:
+        with trio.CancelScope(shield=True):
+            for plugin in self._all_plugins():
+                try:
+                    await plugin.on_stop()
+                except Exception:
+                    _log.exception("plugin %r failed to stop", plugin)
+            await self.models.aclose()
+
+    def _report_strays(self) -> None:
+        if self.strays:
+            _log.warning("closing has to wait for bodies that ignore their cancellation: %s", ", ".join(self.strays))
+
+    system: Any = None
+    """The public face, for plugins."""
+
+
+async def _until_idle(actor: Any) -> None:
+    while actor.status == "running":
+        await actor.idle_lot.park()

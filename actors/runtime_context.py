@@ -1,0 +1,48 @@
+"""Runtime context: what the model was last told of what changes by itself (the date, the weather, who is online).
+
+It is no hidden string in a request: when it changes, it enters as one logged message. This fold remembers the last such message
+for as long as it stands on the surface; once a compaction has taken it away, the model has to be told again.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..storage.events import Event, SurfaceReplace, UserMessage
+from ..storage.folds import Surface
+from ..storage.messages import Message, PluginSource
+
+CONTEXT_SOURCE = "context"
+"""The name of the source of runtime context messages."""
+
+
+class RuntimeContext:
+    """The text of the last runtime context message that the model can see; None if there is none."""
+
+    EVENTS: ClassVar[tuple[type[Event], ...]] = (UserMessage, SurfaceReplace)
+
+    __slots__ = ("_surface", "told")
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+        self.told: str | None = None
+        self._look()
+
+    def apply(self, seq: int, time: int, event: Event) -> None:
+        """Take in one record; the surface has it already."""
+        if isinstance(event, UserMessage):
+            if _is_context(event.message):
+                self.told = event.message.text
+        elif self.told is not None:
+            self._look()
+
+    def fork(self) -> None:
+        """A fork was told what its origin was told."""
+
+    def _look(self) -> None:
+        messages = [message for _, message in self._surface.entries() if _is_context(message)]
+        self.told = messages[-1].text if messages else None
+
+
+def _is_context(message: Message) -> bool:
+    return isinstance(message.source, PluginSource) and message.source.name == CONTEXT_SOURCE

@@ -1,0 +1,211 @@
+"""An agent's state: all folds of its log, composed, with what the store's index and a snapshot need of them.
+
+A log folds into this one object record by record; nothing else of the runtime remembers anything about an agent. Folds that a
+fork must not inherit (inbox, outbox, children, timers, approvals, usage) begin anew after `log/forked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..mailbox.inbox import Inbox
+from ..mailbox.items import InboxState
+from ..storage.events import Event, LogCreated, LogForked, TurnResume, TurnStart
+from ..storage.folds import (
+    Approvals,
+    ApprovalsState,
+    Children,
+    ChildrenState,
+    Headers,
+    HeadersState,
+    Outbox,
+    OutboxState,
+    Position,
+    Surface,
+    SurfaceState,
+    Timers,
+    TimersState,
+    UsageFold,
+    UsageState,
+)
+from ..storage.store import Summary
+from .runtime_context import RuntimeContext
+
+
+class Identity(Struct):
+    """Who the agent is, from its first record."""
+
+    agent: str = ""
+    name: str = ""
+    labels: dict[str, str] | None = None
+    parent: str | None = None
+    depth: int = 0
+
+
+class Dump(Struct, frozen=True):
+    """A snapshot of all folds."""
+
+    identity: Identity
+    position: Position
+    surface: SurfaceState
+    headers: HeadersState
+    inbox: InboxState
+    outbox: OutboxState
+    children: ChildrenState
+    timers: TimersState
+    approvals: ApprovalsState
+    usage: UsageState
+    forked_idle: bool = False
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Dump)
+
+Apply = Callable[[int, int, Any], None]
+
+
+class AgentState:
+    """Everything a log says about its agent, folded."""
+
+    __slots__ = (
+        "_table",
+        "approvals",
+        "children",
+        "context",
+        "forked_idle",
+        "headers",
+        "identity",
+        "inbox",
+        "outbox",
+        "position",
+        "since_snapshot",
+        "surface",
+        "timers",
+        "usage",
+    )
+
+    def __init__(self) -> None:
+        self.identity = Identity()
+        self.position = Position()
+        self.surface = Surface()
+        self.headers = Headers()
+        self.inbox = Inbox()
+        self.outbox = Outbox()
+        self.children = Children()
+        self.timers = Timers()
+        self.approvals = Approvals()
+        self.usage = UsageFold()
+        self.context = RuntimeContext(self.surface)
+        self.since_snapshot = 0
+        self.forked_idle = False
+        """Whether this is a fork that nothing has taken up yet: start-up leaves it alone."""
+        self._compile()
+
+    def _compile(self) -> None:
+        # One look-up per record instead of ten calls: most folds care for a few types only.
+        table: dict[type[Event], list[Apply]] = {LogCreated: [self._created], LogForked: [self._forked]}
+        for event in (TurnStart, TurnResume):
+            table[event] = [self._taken_up]
+        for fold in self._folds():
+            for event in fold.EVENTS:
+                table.setdefault(event, []).append(fold.apply)
+        self._table: Mapping[type[Event], tuple[Apply, ...]] = {k: tuple(v) for k, v in table.items()}
+
+    def _folds(self) -> tuple[Any, ...]:
+        return (
+            self.position,
+            self.surface,
+            self.headers,
+            self.inbox,
+            self.outbox,
+            self.children,
+            self.timers,
+            self.approvals,
+            self.usage,
+            self.context,
+        )
+
+    def apply(self, seq: int, time: int, event: Any) -> None:
+        """Fold one record in; unknown types pass by."""
+        self.since_snapshot += 1
+        for apply in self._table.get(type(event), ()):
+            apply(seq, time, event)
+
+    def _taken_up(self, seq: int, time: int, event: Event) -> None:
+        self.forked_idle = False
+
+    def _created(self, seq: int, time: int, event: LogCreated) -> None:
+        self.identity = Identity(event.agent, event.name, event.labels, event.parent, event.depth)
+
+    def _forked(self, seq: int, time: int, event: LogForked) -> None:
+        labels = event.labels if event.labels is not None else self.identity.labels
+        self.identity = Identity(event.agent, event.name, labels, None, 0)
+        for fold in self._folds():
+            fold.fork()
+        self.forked_idle = True
+
+    # -- for the store
+
+    def summary(self) -> Summary:
+        """What the index should know now."""
+        identity, at = self.identity, self.position
+        return Summary(
+            identity.name,
+            identity.labels,
+            identity.parent,
+            identity.depth,
+            at.turn,
+            at.open and not self.forked_idle,
+            self.inbox.due(None),
+            len(self.outbox),
+            self.timers.next_due,
+            self.usage.total,
+            ("approval",) if self.approvals.open else (),
+        )
+
+    def dump(self) -> bytes:
+        """All folds as bytes."""
+        self.since_snapshot = 0
+        return _encoder.encode(
+            Dump(
+                self.identity,
+                self.position,
+                self.surface.dump(),
+                self.headers.dump(),
+                self.inbox.dump(),
+                self.outbox.dump(),
+                self.children.dump(),
+                self.timers.dump(),
+                self.approvals.dump(),
+                self.usage.dump(),
+                self.forked_idle,
+            )
+        )
+
+    @classmethod
+    def load(cls, data: bytes) -> AgentState:
+        """The state in a snapshot."""
+        dump = _decoder.decode(data)
+        state = cls()
+        state.identity, state.position = dump.identity, dump.position
+        state.surface = Surface.load(dump.surface)
+        state.headers = Headers.load(dump.headers)
+        state.inbox = Inbox.load(dump.inbox)
+        state.outbox = Outbox.load(dump.outbox)
+        state.children = Children.load(dump.children)
+        state.timers = Timers.load(dump.timers)
+        state.approvals = Approvals.load(dump.approvals)
+        state.usage = UsageFold.load(dump.usage)
+        state.forked_idle = dump.forked_idle
+        state.context = RuntimeContext(state.surface)
+        state._compile()
+        return state
+
+    @property
+    def worth_a_snapshot(self) -> bool:
+        """Whether the records since the last snapshot outweigh writing another: its cost is that of the visible messages."""
+        return self.since_snapshot > 400 + len(self.surface)

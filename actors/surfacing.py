@@ -1,0 +1,55 @@
+"""Rewrites of the model's view: what the `compact` seam, a command or a recovery from overflow may replace.
+
+The log keeps the old records; a `surface/replace` names the range that a message stands for from now on, or that vanishes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..storage.errors import UsageError
+from ..storage.events import Note, SurfaceReplace
+from .answers import LimitReached, Position, Replace
+
+if TYPE_CHECKING:
+    from .turn import Turn
+
+
+async def compact_view(turn: Turn) -> None:
+    """COMPACT: offer the view, and what this turn is about to claim, to the `compact` seam."""
+    if not turn.chains.has("compact"):
+        return
+    state = turn.log.state
+    incoming = tuple(item.message for item in turn.actor.inbox.pending("next-step"))
+    prompt = (turn.prompt.message,) if turn.prompt is not None else ()
+    window = state.headers.context.window if state.headers.context is not None else None
+    position = Position(state.surface.entries(), incoming + prompt, None, window)
+    try:
+        replacement = await turn.chains.run("compact", turn.actor.context, position, _leave)
+        if replacement is not None:
+            turn.log.append(replace_event(turn, replacement))
+    except LimitReached:
+        raise
+    except Exception as error:
+        # A failure to summarise never fails the turn: the view is as it was.
+        turn.log.append(Note(kind="compact-failed", data={"error": f"{type(error).__name__}: {error}"}))
+
+
+async def _leave(position: Position) -> Replace | None:
+    return None
+
+
+def replace_event(turn: Turn, replacement: Replace) -> SurfaceReplace:
+    """The record of a rewrite; its ends are moved to the nearest messages on the surface.
+
+    Raises:
+        UsageError: the range holds no message, or half of a call and its result.
+    """
+    surface = turn.log.state.surface
+    seqs = [seq for seq, _ in surface.entries()]
+    end = replacement.end if replacement.end is not None else turn.log.last
+    inside = [seq for seq in seqs if replacement.start <= seq <= end]
+    why = surface.check_replace(inside[0], inside[-1]) if inside else "the range holds no message of the surface"
+    if why is not None:
+        raise UsageError(f"the view cannot be rewritten: {why}", agent=turn.actor.id, turn=turn.number)
+    return SurfaceReplace(start=inside[0], end=inside[-1], message=replacement.message, cause=replacement.cause)

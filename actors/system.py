@@ -1,0 +1,228 @@
+"""System: the runtime over one store. Opening it takes up what an earlier process left; closing it leaves nothing running.
+
+    async with System.open("state", agents=[planner]) as system:
+        ref = await system.spawn(planner, id="trip-42")
+        print((await ref.ask("Three days in Oslo")).result())
+
+Everything an agent is lives in the store; the system is what moves. Any number of tasks of one trio run may use it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..storage.engines.checks import check_agent
+from ..storage.errors import UsageError
+from ..storage.events import Cause, UserMessage
+from ..storage.messages import NO_USAGE, Message, Usage
+from ..storage.opening import open_store
+from ..storage.store import Store
+from .agent import Agent
+from .cancelling import cancel
+from .content import mint_id
+from .models.model import Model
+from .ref import AgentRef
+from .report import Report
+from .runtime import Runtime
+from .seams import Plugin, check_plugins
+from .values import AgentSummary
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Out = TypeVar("Out", default=str)
+
+
+class System:
+    """A running system. Made by `System.open` alone."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        runtime.system = self
+
+    def __repr__(self) -> str:
+        state = "closing" if self._runtime.closing else "open"
+        return f"<System on {self._runtime.store.name!r}, {len(self._runtime.registry)} agents in memory, {state}>"
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        store: str | os.PathLike[str] | Store,
+        *,
+        agents: Sequence[Agent[Any, Any]] = (),
+        models: Mapping[str, Model] | None = None,
+        plugins: Sequence[Plugin] = (),
+        deps: Any = None,
+        resolve: Callable[..., Awaitable[Agent[Any, Any] | None]] | None = None,
+        grace: float = 10,
+        idle_after: float = 60,
+        model_slots: int | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> AsyncIterator[System]:
+        """Open a system for the length of a block.
+
+        Args:
+            store: a folder, ":memory:", or an open Store (which stays open).
+            agents: the definitions it knows; those behind their delegations come along.
+            models: adapters by "provider:name", "provider" or "*", before the built-in ones.
+            plugins: outermost, for every agent.
+            deps: what tools and plugins find in `ctx.deps`.
+            resolve: `async (name, head) -> Agent | None`, for definitions that are kept elsewhere.
+            grace: seconds that running turns have when the block is left; what is open then goes on at the next start.
+            idle_after: seconds after which an idle agent is dropped from memory.
+            model_slots: how many model calls run at once; None for no bound.
+            now: the wall clock, in Unix seconds.
+
+        Raises:
+            StoreInUse: another process, or another system here, owns the folder.
+            StoreError: the store cannot be opened.
+        """
+        async with AsyncExitStack() as stack:
+            if isinstance(store, str | os.PathLike):
+                store = await stack.enter_async_context(open_store(store))
+            runtime = Runtime(
+                store,
+                models=models,
+                plugins=check_plugins(plugins, where="System.open"),
+                deps=deps,
+                resolve=resolve,
+                idle_after=idle_after,
+                model_slots=model_slots,
+                now=now,
+            )
+            for agent in agents:
+                runtime.definitions.add(_checked(agent, deps))
+            system = System(runtime)
+            async with runtime.running(grace):
+                yield system
+
+    # -- agents
+
+    async def spawn(
+        self,
+        agent: Agent[Any, Out],
+        *,
+        id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        history: Sequence[Message] | None = None,
+    ) -> AgentRef[Out]:
+        """The agent `id` of this definition: created if there is none, opened if there is. Durable on return.
+
+        Args:
+            agent: the definition; it is registered.
+            id: any text; a new one is minted if None.
+            labels: for finding agents; children inherit them. Only a new agent takes them.
+            history: messages that a new agent remembers from elsewhere.
+
+        Raises:
+            NameMismatch: the id belongs to an agent of another definition.
+            UsageError: the id cannot be one.
+        """
+        runtime = self._runtime
+        runtime.definitions.add(_checked(agent, runtime.deps))
+        name = id if id is not None else f"{agent.name}-{mint_id()}"
+        check_agent(name)
+        async with runtime.registry.lock(name):
+            if await runtime.registry.exists(name):
+                await runtime.registry.open_as(name, agent)
+            else:
+                actor = await runtime.registry.create(agent, name, labels=labels)
+                if history:
+                    actor.log.append(*(UserMessage(message=message) for message in history))
+                await actor.log.commit()
+        return AgentRef(runtime, name)
+
+    async def get(self, id: str) -> AgentRef[Any]:
+        """The agent with this id.
+
+        Raises:
+            AgentNotFound: there is none; this never creates one.
+        """
+        await self._runtime.registry.actor(id)
+        return AgentRef(self._runtime, id)
+
+    async def delete(self, id: str, *, tree: bool = True) -> None:
+        """Stop the agent and remove every trace of it (and, with `tree`, of its children) that no fork shares.
+
+        Raises:
+            AgentNotFound: there is none.
+        """
+        runtime = self._runtime
+        actor = await runtime.registry.actor(id)
+        with actor.held():
+            await cancel(actor, Cause("disposed"))
+            await actor.wait_idle()
+            if tree:
+                for child in actor.state.children.all():
+                    if await runtime.registry.exists(child.id):
+                        await self.delete(child.id)
+            async with runtime.registry.lock(id):
+                await actor.log.commit()
+                await actor.log.delete()
+                runtime.registry.remove(id)
+                assert actor.log.failed is not None, "a deleted log refuses everything"
+                actor.promises.break_all(actor.log.failed)
+
+    async def agents(
+        self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None
+    ) -> AsyncIterator[AgentSummary]:
+        """All agents in order of their ids, from the index; `waiting` picks those whose open turn waits for that kind."""
+        store, registry = self._runtime.store, self._runtime.registry
+        page = await store.agents(prefix, labels)
+        while page:
+            for head in page:
+                actor = registry.peek(head.agent)
+                if waiting is None or waiting in head.summary.waits:
+                    yield AgentSummary.of(head, actor.status if actor is not None else None)
+            page = await store.agents(prefix, labels, after=page[-1].agent)
+
+    async def usage(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> Usage:
+        """Tokens of all these agents, from the index."""
+        total = NO_USAGE
+        async for agent in self.agents(prefix, labels=labels):
+            total = total + agent.usage
+        return total
+
+    def define(self, agent: Agent[Any, Any]) -> None:
+        """Add or replace a definition; agents that are opened from now on have it."""
+        self._runtime.definitions.add(agent, replace=True)
+
+    # -- looking
+
+    @property
+    def store(self) -> Store:
+        """The store underneath."""
+        return self._runtime.store
+
+    @property
+    def report(self) -> Report:
+        """What start-up took up, what it could not, and why."""
+        return self._runtime.report
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Counters of the writer, the store and the agents in memory."""
+        runtime = self._runtime
+        actors = list(runtime.registry)
+        return {
+            "writer": runtime.writer.statistics(),
+            "store": runtime.store.statistics(),
+            "agents": len(actors),
+            "running": sum(actor.status == "running" for actor in actors),
+            "pending": sum(len(actor.inbox) for actor in actors),
+            "waits": len(runtime.graph),
+            "strays": tuple(runtime.strays),
+            "opened": runtime.registry.opened,
+        }
+
+
+def _checked(agent: Any, deps: Any) -> Agent[Any, Any]:
+    if not isinstance(agent, Agent):
+        raise UsageError(f"{agent!r} is no Agent; give definitions: agents=[Agent('planner', model=...)]")
+    if agent.deps is not None and deps is not None and not isinstance(deps, agent.deps):
+        tools = ", ".join(agent.toolbox) or "none"
+        raise TypeError(f"agent {agent.name!r} (tools: {tools}) expects deps of {agent.deps.__name__}, not {type(deps).__name__}")
+    return agent
