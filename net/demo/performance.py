@@ -15,8 +15,9 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from ...actors.agent import Agent
+from ...actors.ref import AgentRef
 from ...actors.seams import Plugin, SeamContext
-from ...actors.system import AgentRef, System
+from ...actors.system import System
 from ...actors.values import Outcome, explain
 from ...storage.errors import TurnFailed
 from ...storage.events import Event
@@ -31,6 +32,8 @@ from .screen import Screen
 from .tools import FOLDER, REPORT, Stage, replace_file
 
 LIMIT = "limit"
+GRACE_S = 5.0
+"""How long a close waits for the screen to have seen everything; an interrupt does not wait at all."""
 Status = Literal["written", "done before", "written again", "done before, changed since"]
 
 
@@ -131,7 +134,9 @@ def _why(agent: str, outcome: Outcome[str]) -> str:
 def open_system(plan: Plan, screen: Screen) -> tuple[Agent[Any, str], Any]:
     """The lead's definition, and the System over the plan's state (to be entered)."""
     lead, reader = cast(pace=plan.pace)
-    return lead, System.open(str(plan.state), agents=[lead, reader], plugins=[Watch(screen)], deps=Stage(plan.state), grace=0)
+    return lead, System.open(
+        str(plan.state), agents=[lead, reader], plugins=[Watch(screen)], deps=Stage(plan.state), grace=GRACE_S
+    )
 
 
 async def remember(store: Store, board: Board) -> None:

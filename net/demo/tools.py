@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ...actors.tools import ToolContext, tool
+from ...actors.values import explain
 from ...storage.errors import ToolError
 from . import texts
 from .answers import EntriesAnswer, FactsAnswer, FolderAnswer, LinesAnswer, SliceAnswer, TermsAnswer, WrittenAnswer
@@ -97,7 +98,7 @@ async def ask_reader(ctx: ToolContext[Stage], reader: str, question: str) -> str
     """Ask a reader back about its report; it still knows what it read."""
     outcome = await ctx.ask(reader, question)
     if not outcome.ok:
-        raise ToolError(f"the reader {reader} did not answer: its turn ended {outcome.reason.kind}")
+        raise ToolError(f"the reader {reader} {explain(outcome.reason)}")
     note_effect("ask_reader", ctx.effect_key)
     return str(outcome.text)
 
