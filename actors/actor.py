@@ -10,7 +10,7 @@ between; and the driver takes its last look at the inbox and flips to idle in on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -107,7 +107,7 @@ class Actor:
         return self.position.route if self.position.open else None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Generator[None]:
         """Keep the actor from being passivated."""
         self.holds += 1
         try:

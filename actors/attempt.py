@@ -56,11 +56,14 @@ class Stream:
         if not blocks:
             return None
         message = Message(mint_id(), "assistant", blocks, ModelSource(self.provider, self.model))
-        finish = "aborted"
-        usage = self.assembler.usage
-        sources = tuple(self.seqs)
         return AssistantMessage(
-            turn=turn, step=step, message=message, finish=finish, usage=usage, sources=sources, interrupted=True
+            turn=turn,
+            step=step,
+            message=message,
+            finish="aborted",
+            usage=self.assembler.usage,
+            sources=tuple(self.seqs),
+            interrupted=True,
         )
 
 

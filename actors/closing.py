@@ -74,7 +74,9 @@ def _reason(turn: Turn, cause: Cause | None, error: BaseException | None) -> End
 
 def _what_is_missing(turn: Turn, reason: EndReason) -> list[Event]:
     at = turn.position
-    events: list[Event] = [ApprovalAnswered(id=question.id, verdict="withdrawn") for question in turn.log.state.approvals.open]
+    events: list[Event] = [
+        ApprovalAnswered(id=question.id, verdict="withdrawn") for question in turn.log.state.approvals.open.values()
+    ]
     if at.step_open and turn.stream is not None:
         cut = turn.stream.cut_message(turn.number, at.step)
         if cut is not None:

@@ -28,7 +28,7 @@ _log = logging.getLogger("callboard.observers")
 class Watch:
     """One agent's observers: how far they have seen the log, and what else they have to hear."""
 
-    __slots__ = ("actor", "heard", "parked", "scope", "seen")
+    __slots__ = ("actor", "heard", "parked", "progress", "scope", "seen")
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -36,6 +36,7 @@ class Watch:
         self.heard: deque[tuple[str, Any]] = deque()
         self.scope = trio.CancelScope()
         self.parked = False
+        self.progress = trio.lowlevel.ParkingLot()
 
     @property
     def caught_up(self) -> bool:
@@ -63,6 +64,7 @@ class Observers:
         if watch is not None and watch.actor is actor:
             del self._watches[actor.id]
             watch.scope.cancel()
+            watch.progress.unpark_all()
 
     def of(self, actor: Actor) -> Watch | None:
         """The watch of an open agent."""
@@ -84,8 +86,9 @@ class Observers:
 
     async def wait_caught_up(self) -> None:
         """Return when every observer has seen everything."""
-        while any(not watch.caught_up for watch in self._watches.values()):
-            await trio.sleep(0.005)
+        for watch in tuple(self._watches.values()):
+            while not watch.caught_up and self._watches.get(watch.actor.id) is watch:
+                await watch.progress.park()
 
     # -- the task of one watch
 
@@ -106,6 +109,7 @@ class Observers:
     async def _park(self, watch: Watch) -> None:
         log = watch.actor.log
         watch.parked = True
+        watch.progress.unpark_all()
         log.followers += 1
         self._runtime.writer.followed(log)
         try:

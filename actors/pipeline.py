@@ -147,7 +147,7 @@ async def _ask_seams(slot: Slot) -> CallResult | None:
         slot.arguments = call.arguments
     elif isinstance(verdict, Deny):
         return error_result("DENIED", verdict.why)
-    elif isinstance(verdict, Ask):
+    else:
         return error_result("DENIED", f"This call needs a person's approval ({verdict.question}), and nobody can answer here.")
     reason = await turn.chains.guard(turn.actor.context, call)
     return None if reason is None else error_result("DENIED", reason)
@@ -157,7 +157,7 @@ def _own_verdict(slot: Slot) -> Any:
     """The tool's own approval is the innermost word."""
 
     async def verdict(call: ToolCall) -> Allow | Ask:
-        approval = getattr(slot.tool, "approval", None)
+        approval: Any = getattr(slot.tool, "approval", None)
         question = approval(slot.turn.actor.context, call) if callable(approval) else approval
         if question is None:
             return Allow(call.arguments)  # what a plugin handed on, so that what was judged is what runs
@@ -232,7 +232,8 @@ def result_of(slot: Slot) -> CallResult:
     if outcome.fatal is not None:
         return error_result("TOOL_ERROR", f"The tool ended the process ({type(outcome.fatal).__name__}).")
     if outcome.end == "value":
-        return outcome.value
+        result: CallResult = outcome.value
+        return result
     if outcome.end == "error" and outcome.error is not None:
         return _raised(slot, outcome.error)
     if outcome.end == "timeout":

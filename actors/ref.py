@@ -7,7 +7,7 @@ then fails at once (`AskCycle`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -201,7 +201,7 @@ class AgentRef(Generic[Out]):
         await trio.lowlevel.checkpoint()
 
     @contextmanager
-    def _edge(self, kind: EdgeKind) -> Iterator[None]:
+    def _edge(self, kind: EdgeKind) -> Generator[None]:
         """A wait from inside a turn is an edge of the wait graph; from outside it is nobody's business."""
         waiter = in_turn.get()
         if waiter is None:

@@ -8,7 +8,7 @@ comes back from disk under a new epoch.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +163,7 @@ class Registry:
         return state
 
     @asynccontextmanager
-    async def lock(self, id: str) -> AsyncIterator[None]:
+    async def lock(self, id: str) -> AsyncGenerator[None]:
         """One opening, creation or deletion of an agent at a time."""
         lock, users = self._locks.get(id, (trio.Lock(), 0))
         self._locks[id] = lock, users + 1

@@ -43,7 +43,7 @@ async def prepare(turn: Turn) -> Call:
     proposal = await turn.chains.run("request", turn.actor.context, _seed(turn), _as_proposed)
     if not proposal.provider or not proposal.model:
         raise UsageError(
-            f"agent {turn.agent.name!r} has no model: set Agent(model='provider:name'), or let a plugin's `request` seam name one",
+            f"agent {turn.agent.name!r} has no model: set Agent(model='provider:name'), or name one in a plugin's `request` seam",
             agent=turn.actor.id,
             turn=turn.number,
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +132,7 @@ class Runtime:
     # -- the life of a system
 
     @asynccontextmanager
-    async def running(self, grace: float) -> AsyncIterator[None]:
+    async def running(self, grace: float) -> AsyncGenerator[None]:
         """Everything that has to run, in its layers; leaves when all of it has ended."""
         inner: BaseException | None = None
         async with trio.open_nursery() as writer_nursery:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ class System:
         idle_after: float = 60,
         model_slots: int | None = None,
         now: Callable[[], float] = time.time,
-    ) -> AsyncIterator[System]:
+    ) -> AsyncGenerator[System]:
         """Open a system for the length of a block.
 
         Args:
@@ -219,8 +219,8 @@ class System:
         }
 
 
-def _checked(agent: Any, deps: Any) -> Agent[Any, Any]:
-    if not isinstance(agent, Agent):
+def _checked(agent: Agent[Any, Any], deps: Any) -> Agent[Any, Any]:
+    if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"{agent!r} is no Agent; give definitions: agents=[Agent('planner', model=...)]")
     if agent.deps is not None and deps is not None and not isinstance(deps, agent.deps):
         tools = ", ".join(agent.toolbox) or "none"
