@@ -88,7 +88,7 @@ async def run_delegation(slot: Slot) -> CallResult:
 
 async def _spawn_for_task(slot: Slot, id: str) -> None:
     actor, agent = slot.turn.actor, slot.tool.agent
-    task = to_message(slot.args.task, id=f"{slot.key}#task", source=AgentSource(actor.id))
+    task = to_message(slot.args["task"], id=f"{slot.key}#task", source=AgentSource(actor.id))
     task, blobs = accepted(task, agent.limits, agent=id)
     background = slot.tool.background
     child = await actor.runtime.registry.create(agent, id, labels=actor.labels, parent=actor)

@@ -7,7 +7,7 @@ since it would be run again anyway.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
@@ -161,7 +161,7 @@ def _own_verdict(slot: Slot) -> Any:
         question = approval(slot.turn.actor.context, call) if callable(approval) else approval
         if question is None:
             return Allow(call.arguments)  # what a plugin handed on, so that what was judged is what runs
-        return Ask(question) if isinstance(question, str) else question
+        return Ask(question) if isinstance(question, str) else cast("Ask", question)
 
     return verdict
 

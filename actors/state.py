@@ -111,8 +111,10 @@ class AgentState:
         for event in (TurnStart, TurnResume):
             table[event] = [self._taken_up]
         for fold in self._folds():
-            for event in fold.EVENTS:
-                table.setdefault(event, []).append(fold.apply)
+            kinds: tuple[type[Event], ...] = fold.EVENTS
+            apply: Apply = fold.apply
+            for event in kinds:
+                table.setdefault(event, []).append(apply)
         self._table: Mapping[type[Event], tuple[Apply, ...]] = {k: tuple(v) for k, v in table.items()}
 
     def _folds(self) -> tuple[Any, ...]:
