@@ -137,6 +137,23 @@ def test_c039_a_replacement_keeps_the_place_under_a_new_id(desk: Desk) -> None:
     assert [item.id for item in loaded.pending()] == ["a", "b2", "c", "d"]
 
 
+def test_c039_a_place_is_kept_over_a_snapshot_between_drop_and_put(desk: Desk) -> None:
+    desk.followup("a")
+    desk.followup("b")
+    desk.add(InboxDrop(ids=("a",), why="replaced"))
+    desk.inbox = Inbox.load(desk.inbox.dump())
+    desk.followup("a2", replaces="a")
+    assert desk.pending == ["a2", "b"]
+
+
+def test_c039_a_replacement_in_another_lane_goes_to_its_end(desk: Desk) -> None:
+    desk.followup("a")
+    desk.steer("s")
+    desk.add(InboxDrop(ids=("a",), why="replaced"))
+    desk.steer("a2", replaces="a")
+    assert desk.pending == ["s", "a2"]
+
+
 def test_c039_a_reserved_or_claimed_one_is_neither_replaced_nor_withdrawn(desk: Desk) -> None:
     desk.followup("a")
     new = InboxPut(message=Message("b", "user"), lane="next-turn")
@@ -166,6 +183,13 @@ def test_c250_the_id_of_a_command_is_known(desk: Desk) -> None:
     seq = desk.add(CommandRun(id="stop", name="/stop"))
     assert desk.inbox.seen("stop") == seq
     assert desk.inbox.fate("stop") == Fate("command", seq)
+
+
+def test_c250_a_command_with_a_turn_of_its_own_was_claimed(desk: Desk) -> None:
+    seq = desk.followup("help")
+    desk.take()
+    desk.add(CommandRun(id="help", name="/help"))
+    assert desk.inbox.fate("help") == Fate("claimed", seq, turn=1)
 
 
 def test_c250_ids_that_are_on_disk_are_forgotten_and_no_others(desk: Desk) -> None:
@@ -202,6 +226,7 @@ def test_c251_seventy_steers_and_a_prompt_are_two_boundaries(desk: Desk) -> None
     desk.followup("p")
     assert desk.take() == [*(f"s{n}" for n in range(64)), "p"]
     assert desk.inbox.steering()
+    assert desk.inbox.reserved == set()
     assert desk.take(first=False) == [f"s{n}" for n in range(64, 70)]
     assert not desk.inbox.steering()
 

@@ -39,7 +39,7 @@ class Model(RuleBasedStateMachine):
         self.lanes: dict[e.Lane, list[Entry]] = {"next-step": [], "next-turn": []}
         self.claims: list[str] = []
         self.put_seqs: dict[str, int] = {}
-        self.now = 0
+        self.now = self.cancelled = 0
         self.prompt: str | None = None
         self.held: list[str] = []
         self.in_turn = self.first = False
@@ -72,6 +72,11 @@ class Model(RuleBasedStateMachine):
             entry.parked = entry.parked and not put.wake
 
     # -- what happens
+
+    @rule(count=st.integers(1, 4), lane=st.sampled_from(LANES))
+    def send_several(self, count: int, lane: e.Lane) -> None:
+        for _ in range(count):
+            self.send(lane, False, False, None)
 
     @rule(
         lane=st.sampled_from(LANES),
@@ -123,8 +128,8 @@ class Model(RuleBasedStateMachine):
         self.now += passed
 
     @precondition(lambda self: not self.in_turn)
-    @rule()
-    def start_turn(self) -> None:
+    @rule(limits=st.lists(st.integers(1, 3), max_size=3), decide=st.booleans())
+    def start_turn(self, limits: list[int], decide: bool) -> None:
         due = self.inbox.due(self.now)
         assert due == any(entry.put.wake for lane in LANES for entry in self.takeable(lane))
         if due:
@@ -135,10 +140,17 @@ class Model(RuleBasedStateMachine):
             self.held = [] if expected is None else [expected]
             self.in_turn = self.first = True
             self.add(e.TurnStart(turn=1))
+            for limit in limits:
+                self.take(limit, True)
+            if limits:
+                self.take(2, decide)
 
     @precondition(lambda self: self.in_turn)
     @rule(limit=st.integers(0, 3), decide=st.booleans())
     def boundary(self, limit: int, decide: bool) -> None:
+        self.take(limit, decide)
+
+    def take(self, limit: int, decide: bool) -> None:
         expected = [entry.id for entry in self.takeable("next-step")[:limit]]
         if self.first and self.prompt is not None:
             expected.append(self.prompt)
@@ -167,12 +179,14 @@ class Model(RuleBasedStateMachine):
         if park:
             self.park()
 
+    @precondition(lambda self: len(self.log) > self.cancelled + 6)
     @rule(keep=st.booleans())
     def cancel(self, keep: bool) -> None:
         ids = () if keep else self.inbox.cancel_ids()
         if not keep:
             assert list(ids) == [entry.id for entry in self.entries()]
         self.add(e.TurnCancel(cause=e.Cause("user"), ids=ids, keep_inbox=keep))
+        self.cancelled = len(self.log)
         self.remove(ids)
         self.park()
         self.inbox.release()

@@ -65,6 +65,11 @@ def test_c140_unknown_and_second_results_are_left_out() -> None:
     assert shown(surface) == ["a", "c1=first", "u"]
 
 
+def test_c140_a_second_result_is_left_out_while_others_are_missing() -> None:
+    surface = built(said(asking("a", "c1", "c2")), result("c1", "first"), result("c1", "second"), result("c2", "two"))
+    assert shown(surface) == ["a", "c1=first", "c2=two"]
+
+
 def test_c140_empty_answers_stay_out() -> None:
     surface = built(user("u"), said(m.Message("a", "assistant")), said(m.Message("b", "assistant", (m.TextBlock(""),))))
     assert shown(surface) == ["u"]

@@ -85,6 +85,7 @@ def test_c170_requests_left_open_by_a_cancel_or_a_crash_are_no_problem() -> None
         script.headers()
         script.send()
         script.end(reason)
+        script.simple("two")
         assert check(script).ok
 
 
