@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from callboard.actors.agent import Agent
 from callboard.actors.ref import AgentRef
 from callboard.actors.system import System
 from callboard.actors.testing.scripted import Reply, ScriptedModel
+from callboard.actors.values import Receipt
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.records import Record
 from callboard.storage.store import Store
 from callboard.storage.verify import verify
+
+E = TypeVar("E", bound=e.Event)
 
 
 def scripted(*replies: Any) -> ScriptedModel:
@@ -57,6 +60,18 @@ async def records(store: Store, agent: str = "a", after: int = -1) -> list[Recor
 async def order(store: Store, agent: str = "a", after: int = -1) -> str:
     """The committed log in short notation, from behind seq `after`; without `log/created`."""
     return notation(await records(store, agent), after)
+
+
+async def events(store: Store, type: type[E], agent: str = "a") -> list[E]:
+    """The committed events of one type, in order."""
+    return [record.event for record in await records(store, agent) if isinstance(record.event, type)]
+
+
+async def say(ref: AgentRef[Any], text: str, **options: Any) -> Receipt:
+    """Send a prompt and wait until the agent is idle; the message's id is its text."""
+    receipt = await ref.followup(text, **{"message_id": text, **options})
+    await ref.wait_idle()
+    return receipt
 
 
 async def history(ref: AgentRef[Any]) -> list[str]:
