@@ -6,6 +6,7 @@ An `ask` also waits for the outcome, as an edge of the one wait graph, so that a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..storage.errors import AgentDeleted, InboxFull
@@ -14,7 +15,7 @@ from ..storage.messages import AgentSource
 from .content import Content, to_message
 from .sizes import accepted
 from .values import Outcome, Receipt
-from .waiting import await_outcome
+from .waiting import send_and_wait
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -36,6 +37,10 @@ class Mail:
             AgentNotFound: there never was such an agent.
             InboxFull: its lane holds as many messages as it may.
         """
+        receipt, _ = await self._send(sender, to, content, message_id, kind)
+        return receipt
+
+    async def _send(self, sender: Actor, to: str, content: Content, message_id: str, kind: Kind) -> tuple[Receipt, bool]:
         message = to_message(content, id=message_id, source=AgentSource(sender.id))
         message, blobs = accepted(message, sender.agent.limits, agent=to)
         try:
@@ -45,16 +50,17 @@ class Mail:
             await sender.log.commit()
             if kind == "ask":
                 raise
-            return Receipt(message_id, -1)
+            return Receipt(message_id, -1), False
         with receiver.held():
             seq = await self._runtime.store.find(to, message_id)
             # From here to the append there is no checkpoint: two equal sends must not both miss.
             seq = seq if seq is not None else _in_memory(receiver, message_id)
+            new = seq is None
             if seq is None:
                 seq = self._put(sender, receiver, message_id, kind, message, blobs)
             await receiver.log.commit()
             await sender.log.commit()
-        return Receipt(message_id, seq)
+        return Receipt(message_id, seq), new
 
     def _put(self, sender: Actor, receiver: Actor, message_id: str, kind: Kind, message: Any, blobs: dict[str, bytes]) -> int:
         lane: Lane = "next-step" if kind in ("steer", "inject") else "next-turn"
@@ -82,8 +88,8 @@ class Mail:
             InputDropped, InputParked, AgentDeleted: no turn will take it.
         """
         with self._runtime.graph.edge(sender.id, to, "ask", since=self._runtime.now_ms()):
-            await self.send(sender, to, content, message_id, "ask")
-            return await await_outcome(self._runtime, to, message_id, timeout)
+            sending = partial(self._send, sender, to, content, message_id, "ask")
+            return await send_and_wait(self._runtime, to, message_id, sending, timeout)
 
 
 def _in_memory(receiver: Actor, message_id: str) -> int | None:

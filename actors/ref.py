@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 import trio
@@ -20,14 +21,14 @@ from ..storage.messages import Message
 from ..storage.records import Record
 from ..storage.store import Reader
 from .cancelling import cancel
-from .content import Content, mint_id, to_message, to_route
+from .content import Content, to_message, to_route
 from .forking import fork
 from .information import info_of
 from .sending import Lane, send
 from .sizes import accepted
 from .streams import Deltas, Follow
 from .values import AgentInfo, Outcome, Receipt, Status
-from .waiting import await_outcome, await_turn, in_turn
+from .waiting import await_outcome, await_turn, in_turn, send_and_wait
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -93,13 +94,12 @@ class AgentRef(Generic[Out]):
             InputDropped, InputParked: no turn will take the message.
             InboxFull, InputRefused: it did not get in.
         """
-        id = message_id if message_id is not None else mint_id()
+        put = _put(content, "next-turn", wake=True, message_id=message_id, route=route, sender=sender)
         with self._edge("ask"):
             try:
-                await self._send(
-                    content, "next-turn", wake=True, message_id=id, route=route, sender=sender, minted=message_id is None
-                )
-                return await await_outcome(self._runtime, self.id, id, timeout)
+                look_up = message_id is not None or isinstance(content, Message)
+                sending = partial(send, self._runtime, self.id, put, look_up=look_up)
+                return await send_and_wait(self._runtime, self.id, put.message.id, sending, timeout)
             except (AskTimeout, trio.Cancelled):
                 if on_cancel == "cancel":
                     with trio.CancelScope(shield=True):
@@ -148,12 +148,11 @@ class AgentRef(Generic[Out]):
         message_id: str | None,
         route: Mapping[str, Any] | None,
         sender: str | None,
-        minted: bool = False,
     ) -> Receipt:
-        message = to_message(content, id=message_id)
-        put = InboxPut(message=message, lane=lane, wake=wake, sender=sender, route=to_route(route))
-        named = message_id is not None or isinstance(content, Message)
-        return await send(self._runtime, self.id, put, look_up=named and not minted)
+        put = _put(content, lane, wake=wake, message_id=message_id, route=route, sender=sender)
+        look_up = message_id is not None or isinstance(content, Message)
+        receipt, _ = await send(self._runtime, self.id, put, look_up=look_up)
+        return receipt
 
     # -- waiting and stopping
 
@@ -270,6 +269,19 @@ class AgentRef(Generic[Out]):
     ) -> AgentRef[Any]:
         """An agent that shares this one's records up to seq `at`, or those before turn `turn`, without copying them."""
         return await fork(self._runtime, self.id, at=at, id=id, turn=turn, agent=agent)
+
+
+def _put(
+    content: Content,
+    lane: Lane,
+    *,
+    wake: bool,
+    message_id: str | None,
+    route: Mapping[str, Any] | None,
+    sender: str | None,
+) -> InboxPut:
+    message = to_message(content, id=message_id)
+    return InboxPut(message=message, lane=lane, wake=wake, sender=sender, route=to_route(route))
 
 
 class LogSource:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
-async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> Receipt:
-    """Accept a message for an agent; durable on return.
+async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> tuple[Receipt, bool]:
+    """Accept a message for an agent, durable on return; and whether it is a new one, and not the same sent again.
 
     Raises:
         InputRefused: a plugin or a limit refused it.
@@ -35,13 +35,14 @@ async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> Re
     with actor.held():
         taken = await _accept(actor, put.message)
         if isinstance(taken, Answer):
-            return await _answer(actor, put.message, taken)
+            return await _answer(actor, put.message, taken), False
         message, blobs = accepted(taken, actor.agent.limits, agent=to)
         seq = await runtime.store.find(to, message.id) if look_up else None
         # No checkpoint from here to the append.
         if seq is None and look_up:
             seq = actor.log.tail_id(message.id)
             seq = seq if seq is not None else actor.inbox.seen(message.id)
+        new = seq is None
         if seq is None:
             limit = actor.agent.limits.pending
             if actor.inbox.check_full(put.lane, limit):
@@ -50,7 +51,7 @@ async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> Re
         if put.wake:
             actor.wake()
         await actor.log.commit()
-        return Receipt(message.id, seq)
+        return Receipt(message.id, seq), new
 
 
 async def _accept(actor: Actor, message: Message) -> Message | Answer:

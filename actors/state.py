@@ -107,7 +107,9 @@ class AgentState:
 
     def _compile(self) -> None:
         # One look-up per record instead of ten calls: most folds care for a few types only.
-        table: dict[type[Event], list[Apply]] = {LogCreated: [self._created], LogForked: [self._forked]}
+        created: list[Apply] = [self._created]
+        forked: list[Apply] = [self._forked]
+        table: dict[type[Event], list[Apply]] = {LogCreated: created, LogForked: forked}
         for event in (TurnStart, TurnResume):
             table[event] = [self._taken_up]
         for fold in self._folds():
@@ -115,7 +117,7 @@ class AgentState:
             apply: Apply = fold.apply
             for event in kinds:
                 table.setdefault(event, []).append(apply)
-        self._table: Mapping[type[Event], tuple[Apply, ...]] = {k: tuple(v) for k, v in table.items()}
+        self._table: Mapping[type[Event], tuple[Apply, ...]] = {event: tuple(folds) for event, folds in table.items()}
 
     def _folds(self) -> tuple[Any, ...]:
         return (

@@ -7,6 +7,8 @@ holds no turn, can never be part of a cycle.
 from __future__ import annotations
 
 import contextvars
+import math
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -14,7 +16,7 @@ import trio
 from ..storage.errors import AskTimeout, UsageError
 from .outcomes import find_outcome
 from .promises import fate_error
-from .values import Outcome
+from .values import Outcome, Receipt
 
 if TYPE_CHECKING:
     from .runtime import Runtime
@@ -31,11 +33,40 @@ async def await_outcome(runtime: Runtime, agent: str, message_id: str, timeout: 
         AskTimeout: the turn was not over in `timeout` seconds; it goes on.
         InputDropped, InputParked, AgentDeleted: no turn will take it.
     """
-    with trio.CancelScope() as scope:
-        if timeout is not None:
-            scope.deadline = trio.current_time() + timeout
+    with _within(timeout):
         return await _await(runtime, agent, message_id)
-    raise AskTimeout(
+    raise _overdue(agent, message_id, timeout)
+
+
+async def send_and_wait(
+    runtime: Runtime, agent: str, message_id: str, send: Callable[[], Awaitable[tuple[Receipt, bool]]], timeout: float | None
+) -> Outcome[Any]:
+    """Send a message and wait for its outcome. The promise is made before the send, so that no log has to be read for a new
+    message whose turn is over before the sender is awake again.
+
+    Raises:
+        AskTimeout, InputDropped, InputParked, AgentDeleted: as for `await_outcome`; and whatever the send raises.
+    """
+    with _within(timeout):
+        actor = await runtime.registry.actor(agent)
+        with actor.held():
+            promise = actor.promises.make(message_id)
+            try:
+                _, new = await send()
+                if new:
+                    return await promise.wait()
+            finally:
+                actor.promises.drop(message_id, promise)
+        return await _await(runtime, agent, message_id)
+    raise _overdue(agent, message_id, timeout)
+
+
+def _within(timeout: float | None) -> trio.CancelScope:
+    return trio.CancelScope(deadline=math.inf if timeout is None else trio.current_time() + timeout)
+
+
+def _overdue(agent: str, message_id: str, timeout: float | None) -> AskTimeout:
+    return AskTimeout(
         f"the turn of {agent!r} for message {message_id!r} was not over in {timeout:g} s; it goes on: ask again with that id",
         agent=agent,
     )
@@ -76,9 +107,7 @@ async def await_turn(runtime: Runtime, agent: str, turn: int, timeout: float | N
     Raises:
         AskTimeout: it was not over in `timeout` seconds.
     """
-    with trio.CancelScope() as scope:
-        if timeout is not None:
-            scope.deadline = trio.current_time() + timeout
+    with _within(timeout):
         while True:
             actor = await runtime.registry.actor(agent)
             with actor.held():
