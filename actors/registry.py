@@ -73,11 +73,19 @@ class Registry:
             DefinitionMissing: nobody knows what it is.
             StoreError: its log cannot be read, or not be written by this version.
         """
-        actor = self._open.get(id)
+        actor = self._usable(id)
         if actor is not None:
             return actor
         async with self.lock(id):
-            return self._open.get(id) or await self._load(id)
+            return self._usable(id) or await self._load(id)
+
+    def _usable(self, id: str) -> Actor | None:
+        """The open actor; one whose log failed while no driver ran (a driver drops it itself) is dropped here."""
+        actor = self._open.get(id)
+        if actor is not None and actor.log.failed is not None and actor.status != "running":
+            actor.fail()
+            return None
+        return actor
 
     async def exists(self, id: str) -> bool:
         """Whether there is such an agent."""
@@ -89,7 +97,7 @@ class Registry:
         Raises:
             NameMismatch: it is of another.
         """
-        actor = self._open.get(id) or await self._load(id)
+        actor = self._usable(id) or await self._load(id)
         name = actor.state.identity.name
         if name != agent.name and name not in agent.formerly:
             raise NameMismatch(

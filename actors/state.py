@@ -136,7 +136,8 @@ class AgentState:
     def apply(self, seq: int, time: int, event: Any) -> None:
         """Fold one record in; unknown types pass by."""
         self.since_snapshot += 1
-        for apply in self._table.get(type(event), ()):
+        kind: type[Event] = type(event)
+        for apply in self._table.get(kind, ()):
             apply(seq, time, event)
 
     def _taken_up(self, seq: int, time: int, event: Event) -> None:
