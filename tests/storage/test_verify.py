@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
 import pytest
-from log_script import HEADER, Script, asking, text
+from log_script import HEADER, Script, asking, fold, text
 
 from callboard.storage import events as e
 from callboard.storage import messages as m
 from callboard.storage.digest import header_digest, request_digest
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import AgentNotFound
-from callboard.storage.records import Record, UnknownEvent
+from callboard.storage.folds import Surface
+from callboard.storage.records import Record, UnknownEvent, decode_event, encode_event
 from callboard.storage.store import Batch, Fork, Summary
 from callboard.storage.verify import Problem, Report, check_records, verify
 
@@ -111,6 +114,19 @@ def test_c014_a_fork_goes_on_with_turns_and_begins_anew_with_its_inbox() -> None
     assert check(script).ok
     script.add(e.InboxDrop(ids=("one",), why="withdrawn"))
     assert told(script) == ["inbox/drop names message 'one', which was never put"]
+
+
+def test_c245_replaying_a_log_gives_the_live_history_and_imports_nothing() -> None:
+    script = Script()
+    script.with_tools("one", "c1", "c2")
+    script.simple("two")
+    stored = [encode_event(record) for record in script.records]
+    before = set(sys.modules)
+    read = [Record(seq, 1000 + seq, decode_event(raw), raw) for seq, raw in enumerate(stored)]
+    assert check_records("a", read).ok and set(sys.modules) == before
+    replayed = Surface()
+    fold(replayed, [record.event for record in read if not isinstance(record.event, UnknownEvent)])
+    assert replayed.messages() == script.surface.messages() and read == script.records
 
 
 # -- broken ones
