@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from .engines.lmdb import LmdbStore
 from .engines.memory import MemoryStore
 from .errors import UsageError
 from .store import Store
@@ -45,4 +46,4 @@ async def open_engine(where: str | os.PathLike[str], *, readonly: bool = False, 
         return MemoryStore(**options)
     if "://" in address:
         raise UsageError(f"{address.split('://')[0]} databases are not supported yet: give a folder or ':memory:'")
-    raise UsageError("folders are not supported yet")
+    return await LmdbStore.open(address, readonly=readonly, **options)

@@ -62,7 +62,8 @@ def check_unit(unit: Unit) -> None:
             forked.add(part.agent)
         elif type(part) is Batch:
             check_batch(part)
-            forked.discard(part.agent)
+            if part.items:
+                forked.discard(part.agent)
     if forked:
         raise UsageError(f"the fork {forked.pop()!r} needs its own first record in the same unit")
 

@@ -122,6 +122,7 @@ class MemoryStore:
     async def head(self, agent: str) -> Head | None:
         """The end of the agent's log; None if there is no such agent."""
         await trio.lowlevel.checkpoint()
+        check_agent(agent)
         self._check_open()
         log = self._data.logs.get(agent)
         return log.head(agent) if log else None
@@ -129,12 +130,14 @@ class MemoryStore:
     async def snapshot(self, agent: str) -> Snapshot | None:
         """The newest snapshot, if there is one."""
         await trio.lowlevel.checkpoint()
+        check_agent(agent)
         self._check_open()
         log = self._data.logs.get(agent)
         return log.snapshot if log else None
 
     def read(self, agent: str, after: int = -1, upto: int | None = None, types: Container[str] | None = None) -> MemoryReader:
         """Committed records, page by page; see `Store.read`."""
+        check_agent(agent)
         return MemoryReader(self, agent, after, upto, types)
 
     def page(
@@ -154,6 +157,7 @@ class MemoryStore:
     async def find(self, agent: str, message_id: str) -> int | None:
         """The seq of the record that brought this message, in the agent's own part of its log."""
         await trio.lowlevel.checkpoint()
+        check_agent(agent)
         self._check_open()
         log = self._data.logs.get(agent)
         return log.ids.get(message_id) if log else None
