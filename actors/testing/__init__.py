@@ -1,8 +1,10 @@
-"""What programs that use Callboard need for their own tests: a scripted model, and a context for a tool alone."""
+"""What programs that use Callboard need for their own tests: a scripted model, a context for a tool alone, crashes, a clock."""
 
 from __future__ import annotations
 
+from .clocks import trio_wall
 from .contexts import tool_context
+from .crashes import Crash, every_crash
 from .scripted import Reply, ScriptedModel
 
-__all__ = ["Reply", "ScriptedModel", "tool_context"]
+__all__ = ["Crash", "Reply", "ScriptedModel", "every_crash", "tool_context", "trio_wall"]
