@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -22,4 +23,7 @@ class RootIsNoTestPackage:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A property that is slow because the machine is busy has not failed.
+    hypothesis.settings.register_profile("callboard", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile("callboard")
     config.pluginmanager.register(RootIsNoTestPackage())
