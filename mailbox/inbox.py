@@ -242,12 +242,22 @@ class Inbox:
     def replace(self, id: str, put: InboxPut) -> tuple[InboxDrop, InboxPut] | None:
         """The events, for one append, that put another message in the place of a pending one; None if that is too late.
 
-        The new message needs an id of its own; lane and wake stay those of the old one.
+        The new message needs an id of its own. Lane and wake stay those of the old one, and so do sender, route, context and
+        time where `put` has none: an answer still goes to where the first version came from. Who asked is told it was dropped.
         """
         if not self._changeable(id):
             return None
         old = self._by_id[id]
-        new = msgspec.structs.replace(put, lane=old.lane, wake=old.wake, replaces=id)
+        new = msgspec.structs.replace(
+            put,
+            lane=old.lane,
+            wake=old.wake,
+            replaces=id,
+            sender=old.sender if put.sender is None else put.sender,
+            route=old.route if put.route is None else put.route,
+            context=old.context if put.context is None else put.context,
+            not_before=old.not_before if put.not_before is None else put.not_before,
+        )
         return InboxDrop(ids=(id,), why="replaced"), new
 
     def _changeable(self, id: str) -> bool:

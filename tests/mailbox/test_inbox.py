@@ -137,6 +137,20 @@ def test_c039_a_replacement_keeps_the_place_under_a_new_id(desk: Desk) -> None:
     assert [item.id for item in loaded.pending()] == ["a", "b2", "c", "d"]
 
 
+def test_c039_a_replacement_is_answered_where_the_first_version_came_from(desk: Desk) -> None:
+    desk.followup("a", route=Route("irc", "room"), sender="ann", context={"scope": "x"}, not_before=7)
+    plain = desk.inbox.replace("a", InboxPut(message=Message("b", "user"), lane="next-turn"))
+    assert plain is not None
+    assert (plain[1].route, plain[1].sender, plain[1].context, plain[1].not_before) == (
+        Route("irc", "room"),
+        "ann",
+        {"scope": "x"},
+        7,
+    )
+    own = desk.inbox.replace("a", InboxPut(message=Message("b", "user"), lane="next-turn", route=Route("web", "1"), not_before=0))
+    assert own is not None and (own[1].route, own[1].not_before) == (Route("web", "1"), 0)
+
+
 def test_c039_a_place_is_kept_over_a_snapshot_between_drop_and_put(desk: Desk) -> None:
     desk.followup("a")
     desk.followup("b")
