@@ -21,6 +21,7 @@ from ..storage.events import Route
 from ..storage.log import Log
 from ..storage.writer import Expectation
 from .driver import drive
+from .failures import flatten
 from .initiator import start_fresh
 from .ports import AgentPort
 from .promises import Promises
@@ -77,6 +78,7 @@ class Actor:
         self.context = SeamContext(AgentPort(self))
         self.expectation: Expectation | None = None
         self.strays: set[str] = set()
+        log.on_poison = self._stop
 
     def __repr__(self) -> str:
         return f"<Actor {self.id!r} {self.status}, seq {self.log.last}>"
@@ -157,9 +159,17 @@ class Actor:
         self.at_barrier()
         error = self.log.failed or CallboardError(f"the agent {self.id!r} failed", agent=self.id)
         self._become("failed")
+        self.runtime.observers.error(self, flatten(error))
         self.runtime.registry.forget(self, error)
         self.promises.break_all(error)
         self.idle_lot.unpark_all()
+
+    def _stop(self) -> None:
+        """A commit failed: a running activity is cut, and its driver calls `fail`; an idle agent has nobody else to do it."""
+        if self.turn is not None:
+            self.turn.scope.cancel()
+        elif self.status == "idle":
+            self.fail()
 
     def _become(self, status: Status) -> None:
         if status != self.status:

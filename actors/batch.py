@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.errors import StoreError
+from ..storage.errors import StoreError, UsageError
 from ..storage.events import Event, InboxPut, ToolCalled, ToolResult
 from ..storage.folds.position import CallState
+from ..storage.records import sound
 from .answers import CallResult, Done, LimitReached, ToolCall
 from .pipeline import Slot, decide, error_result, result_of, run_slot
+from .texts import well_formed
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -118,7 +120,10 @@ class Batch:
             self.limit = self.limit or slot.limit
         if not slot.refused:
             result = await self._after(slot, result)
-        self.turn.log.append(*result_events(self.turn, slot, result), blobs=slot.blobs)
+        try:
+            self.turn.log.append(*result_events(self.turn, slot, result), blobs=slot.blobs)
+        except UsageError as error:
+            self.turn.log.append(*result_events(self.turn, slot, unstorable(slot, error)))
         slot.written = True
         self._written += 1
         slot.raise_fatal()
@@ -142,6 +147,12 @@ async def run_batch(turn: Turn) -> None:
     """Run the open calls of the step's answer."""
     turn.batch = Batch(turn)
     await turn.batch.run()
+
+
+def unstorable(slot: Slot, error: UsageError) -> CallResult:
+    """What the model reads of a result that a log cannot keep."""
+    text = f"{slot.call.name} gave a result that cannot be stored: {error}. The call itself may have worked."
+    return error_result("INVALID_OUTPUT", well_formed(text))
 
 
 def called(slot: Slot) -> ToolCalled:
@@ -202,9 +213,18 @@ def closing_results(turn: Turn, *, code_started: str, code_waiting: str, finishe
 def _own_result(turn: Turn, slot: Slot) -> list[Event]:
     result = result_of(slot)
     events: list[Event] = [called(slot)] if slot.refused and slot.call.state == "waiting" else []
-    step, content = turn.position.step, result.content
-    events.append(ToolResult(turn=turn.number, step=step, call_id=slot.call.id, content=content, error=result.error))
+    event = _plain_result(turn, slot, result)
+    try:
+        sound(event)
+    except UsageError as error:
+        event = _plain_result(turn, slot, unstorable(slot, error))
+    events.append(event)
     return events
+
+
+def _plain_result(turn: Turn, slot: Slot, result: CallResult) -> ToolResult:
+    step = turn.position.step
+    return ToolResult(turn=turn.number, step=step, call_id=slot.call.id, content=result.content, error=result.error)
 
 
 def _substitute(turn: Turn, call: CallState, slot: Slot | None, code_started: str, code_waiting: str) -> ToolResult:

@@ -33,6 +33,7 @@ from .child_end import ChildEnd, child_end
 from .failures import flatten
 from .outcomes import outcome_now
 from .respond import standard_reply
+from .texts import well_formed
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -68,7 +69,7 @@ def _reason(turn: Turn, cause: Cause | None, error: BaseException | None) -> End
     if error is None:
         return turn.end_reason
     if isinstance(error, LimitReached):
-        return Limited(error.limit, error.text or None)
+        return Limited(well_formed(str(error.limit)), well_formed(str(error.text)) or None)
     return Errored(flatten(error))
 
 

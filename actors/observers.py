@@ -28,14 +28,14 @@ _log = logging.getLogger("callboard.observers")
 class Watch:
     """One agent's observers: how far they have seen the log, and what else they have to hear."""
 
-    __slots__ = ("actor", "heard", "parked", "progress", "scope", "seen")
+    __slots__ = ("actor", "heard", "leaving", "parked", "progress", "scope", "seen")
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
         self.seen = actor.log.committed
         self.heard: deque[tuple[str, Any]] = deque()
         self.scope = trio.CancelScope()
-        self.parked = False
+        self.parked = self.leaving = False
         self.progress = trio.lowlevel.ParkingLot()
 
     @property
@@ -50,6 +50,8 @@ class Observers:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._watches: dict[str, Watch] = {}
+        self._leaving: set[Watch] = set()
+        """Watches of failed logs, until they have seen and heard what is left."""
 
     def watch(self, actor: Actor) -> None:
         """Begin to watch an agent that was just opened, if any plugin observes."""
@@ -65,6 +67,14 @@ class Observers:
             del self._watches[actor.id]
             watch.scope.cancel()
             watch.progress.unpark_all()
+
+    def leave(self, actor: Actor) -> None:
+        """The agent's log failed: its observers see what did reach the disk, hear of the failure, and end."""
+        watch = self._watches.get(actor.id)
+        if watch is not None and watch.actor is actor:
+            self._leaving.add(self._watches.pop(actor.id))
+            watch.leaving = True
+            actor.log.moved.unpark_all()
 
     def of(self, actor: Actor) -> Watch | None:
         """The watch of an open agent."""
@@ -86,8 +96,8 @@ class Observers:
 
     async def wait_caught_up(self) -> None:
         """Return when every observer has seen everything."""
-        for watch in tuple(self._watches.values()):
-            while not watch.caught_up and self._watches.get(watch.actor.id) is watch:
+        for watch in (*self._watches.values(), *self._leaving):
+            while watch in self._leaving or (not watch.caught_up and self._watches.get(watch.actor.id) is watch):
                 await watch.progress.park()
 
     # -- the task of one watch
@@ -96,7 +106,7 @@ class Observers:
         actor = watch.actor
         on_event = actor.chains.observers("on_event")
         with watch.scope:
-            while actor.log.failed is None:
+            while True:
                 await self._hear(watch)
                 if on_event and watch.seen < actor.log.committed:
                     await self._see(watch, on_event)
@@ -104,7 +114,11 @@ class Observers:
                 if not on_event:
                     watch.seen = actor.log.committed
                 if not watch.heard:
+                    if watch.leaving:
+                        break
                     await self._park(watch)
+        self._leaving.discard(watch)
+        watch.progress.unpark_all()
 
     async def _park(self, watch: Watch) -> None:
         log = watch.actor.log

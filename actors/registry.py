@@ -190,7 +190,7 @@ class Registry:
         if self._open.get(actor.id) is actor:
             del self._open[actor.id]
             self.failed[actor.id] = error
-        self._runtime.observers.unwatch(actor)
+        self._runtime.observers.leave(actor)
 
     def remove(self, id: str) -> None:
         """The agent was deleted."""

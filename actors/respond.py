@@ -12,6 +12,7 @@ from ..mailbox.addresses import delivery_id
 from ..storage.events import Aborted, Blocked, Completed, EndReason, MaxTokens, OutboxPut
 from ..storage.messages import TextBlock
 from .answers import LimitReached
+from .texts import well_formed
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -63,7 +64,7 @@ def outbox_put(turn: Turn, text: str) -> OutboxPut:
     return OutboxPut(
         delivery=delivery_id(turn.actor.id, turn.number, turn.deliveries),
         route=route,
-        content=(TextBlock(text),),
+        content=(TextBlock(well_formed(text)),),
         turn=turn.number,
         step=at.step,
         latency_ms=max(0, turn.actor.runtime.now_ms() - at.started),

@@ -7,7 +7,7 @@ fork must not inherit (inbox, outbox, children, timers, approvals, usage) begin 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -110,8 +110,7 @@ class AgentState:
         created: list[Apply] = [self._created]
         forked: list[Apply] = [self._forked]
         table: dict[type[Event], list[Apply]] = {LogCreated: created, LogForked: forked}
-        for event in (TurnStart, TurnResume):
-            table[event] = [self._taken_up]
+        table[TurnStart], table[TurnResume] = [self._taken_up], [self._taken_up]
         for fold in self._folds():
             kinds: tuple[type[Event], ...] = fold.EVENTS
             apply: Apply = fold.apply
@@ -136,8 +135,7 @@ class AgentState:
     def apply(self, seq: int, time: int, event: Any) -> None:
         """Fold one record in; unknown types pass by."""
         self.since_snapshot += 1
-        kind: type[Event] = type(event)
-        for apply in self._table.get(kind, ()):
+        for apply in self._table.get(cast("type[Event]", type(event)), ()):
             apply(seq, time, event)
 
     def _taken_up(self, seq: int, time: int, event: Event) -> None:

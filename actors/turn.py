@@ -22,6 +22,7 @@ from .respond import respond_to_route
 from .states import BUILD, COMMAND, COMPACT, RESPOND, RESTORE, RUN, SAVE, walk
 from .step import run_step
 from .surfacing import compact_view
+from .texts import well_formed
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -96,7 +97,7 @@ class Turn:
 
     def block(self, why: str) -> None:
         """A plugin refused what a boundary had reserved."""
-        self.reason = Blocked(why)
+        self.reason = Blocked(well_formed(str(why)))
 
 
 async def _restore(turn: Turn) -> str:

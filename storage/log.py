@@ -18,7 +18,7 @@ import trio
 from .errors import AgentDeleted, CallboardError, CommitFailed, StoreError
 from .events import CommandRun, Event, InboxPut
 from .messages import Chunk
-from .records import Record
+from .records import Record, sound
 from .runs import ChunkRun
 from .store import Batch, Delete, Fork, Summary
 
@@ -100,6 +100,7 @@ class Log(Generic[S]):
         "followers",
         "last",
         "moved",
+        "on_poison",
         "state",
     )
 
@@ -120,6 +121,8 @@ class Log(Generic[S]):
         self.failed: CallboardError | None = None
         self.followers = 0
         self.moved = trio.lowlevel.ParkingLot()
+        self.on_poison: Callable[[], None] | None = None
+        """Told once, at once, when a commit failed: whoever owns the log has to stop and give it up."""
         self.deleting = False
         self._writer, self._clock, self._time, self._prelude = writer, now, time, prelude
         self._tail: list[Record | ChunkRun] = []
@@ -156,15 +159,17 @@ class Log(Generic[S]):
 
         Raises:
             StoreError: an earlier commit of this log failed.
+            UsageError: an event holds what a log cannot keep; nothing was appended.
         """
         if self.failed is not None:
             raise self.failed
+        encoded = [sound(event) for event in events]
         if not self._tail:
             self._writer.add(self)
         first, time = self.last + 1, self._tick()
-        for event in events:
+        for event, raw in zip(events, encoded, strict=True):
             self.last += 1
-            self._tail.append(Record(self.last, time, event))
+            self._tail.append(Record(self.last, time, event, raw))
             if isinstance(event, InboxPut):
                 self._ids[event.message.id] = self.last
             elif isinstance(event, CommandRun):
@@ -301,6 +306,8 @@ class Log(Generic[S]):
                 )
                 failed.__cause__ = error
             self.failed = failed
+            if self.on_poison is not None:
+                self.on_poison()
         self._tail, self._ids, self._blobs = [], {}, {}
         if self._ticket is not None:
             self._ticket.settle(self.failed)

@@ -11,8 +11,30 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from .errors import UnknownRecord
-from .events import AnyEvent, Event, type_of
+from .errors import UnknownRecord, UsageError
+from .events import (
+    AnyEvent,
+    ApprovalAnswered,
+    ApprovalAsked,
+    AssistantMessage,
+    CommandResult,
+    CommandRun,
+    Event,
+    InboxPut,
+    LogCreated,
+    LogForked,
+    Note,
+    OutboxPut,
+    RequestFailed,
+    RequestHeader,
+    SurfaceReplace,
+    TimerSet,
+    ToolCalled,
+    ToolResult,
+    TurnEnd,
+    UserMessage,
+    type_of,
+)
 
 FORMAT = 1
 """The format of logs written by this version; a store with a higher one is refused."""
@@ -66,6 +88,31 @@ def encode_event(record: Record) -> bytes:
     if record.raw:
         return record.raw
     return _encoder.encode(record.event.fields if isinstance(record.event, UnknownEvent) else record.event)
+
+
+_FOREIGN = frozenset(
+    {InboxPut, UserMessage, RequestHeader, RequestFailed, AssistantMessage, ToolCalled, ToolResult, SurfaceReplace, Note, TurnEnd}
+    | {LogCreated, LogForked, CommandRun, CommandResult, OutboxPut, ApprovalAsked, ApprovalAnswered, TimerSet}
+)
+"""Events with values that plugins, tools, adapters or callers made, whose types nobody has checked."""
+
+
+def sound(event: Event) -> bytes:
+    """The event as msgpack, shown to be readable again.
+
+    Structs check nothing when they are made. A wrong type would be written without complaint and make its log unreadable, and
+    half of a surrogate pair would fail the commit of everybody; so both are refused where the event is made.
+
+    Raises:
+        UsageError: the event cannot be kept; the text says which value.
+    """
+    try:
+        raw = _encoder.encode(event)
+        if type(event) in _FOREIGN:
+            _decoder.decode(raw)
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise UsageError(f"a {type_of(event)!r} record cannot be kept: {error}") from error
+    return raw
 
 
 def decode_event(raw: bytes | memoryview | msgspec.Raw) -> Event | UnknownEvent:

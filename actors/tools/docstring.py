@@ -11,6 +11,7 @@ import re
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Return|Raises|Yields|Examples?|Notes?):\s*$")
 _PARAMETER = re.compile(r"^(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+_GAP = re.compile(r"\n{3,}")
 _ARGUMENTS = ("Args", "Arguments", "Parameters")
 
 
@@ -28,7 +29,7 @@ def split_docstring(docstring: str | None) -> tuple[str, dict[str, str]]:
             paragraphs.append(line)
         elif section in _ARGUMENTS and not heading:
             parameters.append(line)
-    return "\n".join(paragraphs).strip(), _parameters(parameters)
+    return _GAP.sub("\n\n", "\n".join(paragraphs)).strip(), _parameters(parameters)
 
 
 def _parameters(lines: list[str]) -> dict[str, str]:

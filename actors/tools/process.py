@@ -130,34 +130,27 @@ class _Group:
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
-        self._killed = False
-
-    async def wait(self) -> None:
-        """Until the leader has ended; what it left behind is killed: it holds the pipes open, and must not outlive the call."""
-        await self.process.wait()
-        self._kill()
 
     async def end(self, grace_s: float) -> None:
-        """Leave nothing of the group: ask, wait, kill, reap."""
-        if self._killed:
+        """Leave nothing of the group: ask, wait, kill, reap.
+
+        When the leader has been reaped and the group is empty, its number may be given to somebody else; so nothing is
+        signalled after the first sign of that, and the caller lets no time pass between the reaping and this.
+        """
+        if not self._signal(signal.SIGTERM):
             return
         with trio.move_on_after(grace_s):
-            self._signal(signal.SIGTERM)
             await self.process.wait()
             with trio.move_on_after(_REST_S):
                 await self._wait_empty()
-        self._kill()
+                return
+        self._signal(signal.SIGKILL)
         await self.process.wait()
 
     async def _wait_empty(self) -> None:
         # The kernel tells a parent about its child, and nobody about a group.
         while self._signal(0):  # noqa: ASYNC110
             await trio.sleep(_POLL_S)
-
-    def _kill(self) -> None:
-        # Once only: when the leader is reaped and the group is gone, its number may be given to somebody else.
-        self._killed = True
-        self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> bool:
         """False if nothing of the group is left. (macOS forbids signals to a group of zombies, which is the same.)"""
@@ -176,7 +169,7 @@ async def _communicate(group: _Group, data: bytes | None, streams: tuple[_Kept, 
         nursery.start_soon(_read, process.stdout, streams[0], drains[1])
         nursery.start_soon(_read, process.stderr, streams[1], drains[2])
         try:
-            await group.wait()
+            await process.wait()
         finally:
             with trio.CancelScope(shield=True):
                 await group.end(grace_s)
