@@ -266,8 +266,8 @@ def _open_tables(env: lmdb.Environment, path: Path, writing: bool) -> Tables:
             raise StoreError(f"there is no store in {path}; check the name, or open it for writing to create one")
         if not names:
             return _create_tables(env)
-        with env.begin() as txn:
-            return {table: env.open_db(table.encode(), txn=txn, create=False) for table in TABLES}
+        # Not in a read transaction of ours: py-lmdb resets those instead of committing, and handles made in one end with it.
+        return {table: env.open_db(table.encode(), create=False) for table in TABLES}
     except lmdb.Error as e:
         raise store_error(e, path) from e
 
