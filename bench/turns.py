@@ -17,8 +17,8 @@ import trio
 
 from callboard import Agent, System, tool
 from callboard.actors import AgentRef, Model
-from callboard.storage import Request, chunks
-from callboard.storage.messages import Chunk
+from callboard.storage import chunks
+from callboard.storage.messages import Chunk, Request
 
 from .case import ANSWER, CHUNKS, LOADS, SHORT, TOOL_RESULT, Case, Load
 from .measure import Meter, Sample, folder_bytes
