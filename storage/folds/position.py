@@ -32,7 +32,6 @@ from ..events import (
 )
 from ..messages import NO_USAGE, Failure, Message, ToolCallBlock, Usage
 
-
 INTERRUPTED = "INTERRUPTED"
 """The failure code of an attempt that a crash cut."""
 
