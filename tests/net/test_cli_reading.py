@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +23,7 @@ from callboard.storage.records import FORMAT, Record, UnknownEvent
 from callboard.storage.store import Batch, Summary
 
 
-async def fill(state: Path) -> None:
+async def fill(state: Path, *, chunk: bool = True) -> None:
     async with open_store(str(state)) as store:
         for agent, labels in (("desk/ann", {"shop": "a"}), ("desk/bob", None)):
             events: list[Event | UnknownEvent] = [
@@ -31,6 +33,8 @@ async def fill(state: Path) -> None:
                 Note(kind="plan", data={"a": 1}),
                 UnknownEvent({"type": "later/thing", "skippable": True, "x": 7}),
             ]
+            if not chunk:
+                del events[2]
             records = [Record(n, 1_764_500_000_000 + n, event) for n, event in enumerate(events)]
             summary = Summary(name="desk", labels=labels, usage=Usage(input=1200))
             epoch = await store.own(agent)
@@ -105,17 +109,24 @@ def test_a_log_can_be_read_while_another_process_owns_the_store(state: str, caps
         async with open_store(state):
             await trio.to_thread.run_sync(lambda: None)
             process = await trio.run_process(
-                ["python", "-P", "-m", "callboard.net.cli", "log", state, "desk/ann", "--json"], capture_stdout=True
+                [sys.executable, "-P", "-m", "callboard.net.cli", "log", state, "desk/ann", "--json"], capture_stdout=True
             )
             assert len(process.stdout.splitlines()) == 5
 
     trio.run(hold)
 
 
-def test_verify_says_ok(state: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "verify", state)
-    assert out.startswith("ok: 2 agents, 10 records")
-    assert json.loads(said(capsys, "verify", state, "desk/ann", "--json"))["agents"] == 1
+def test_verify_says_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trio.run(partial(fill, tmp_path / "s", chunk=False))
+    out = said(capsys, "verify", str(tmp_path / "s"))
+    assert out.startswith("ok: 2 agents, 8 records")
+    assert json.loads(said(capsys, "verify", str(tmp_path / "s"), "desk/ann", "--json"))["agents"] == 1
+
+
+def test_verify_names_the_record(state: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = said(capsys, "verify", state, "desk/ann", code=1).splitlines()
+    assert lines[0].startswith("desk/ann at 2: assistant/chunk")
+    assert lines[1].startswith("1 problems: 1 agents, 5 records")
 
 
 def test_verify_lists_problems_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

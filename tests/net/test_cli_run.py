@@ -23,7 +23,6 @@ broken = Agent("broken", model=ScriptedModel(lambda r: Reply.fail("AUTH", messag
 def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "shop_agents.py").write_text(SOURCE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
     return str(tmp_path / "shop_agents.py")
 
 
