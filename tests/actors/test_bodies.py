@@ -247,6 +247,23 @@ async def test_a_cancel_during_the_grace_time_of_a_timeout_does_not_prolong_it(a
         assert trio.current_time() == start + 8
 
 
+async def test_a_body_over_its_time_is_a_timeout_also_if_the_caller_is_cancelled_then(autojump_clock: MockClock) -> None:
+    async def body() -> None:
+        try:
+            await sleep()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(4)
+
+    async with trio.open_nursery() as nursery:
+        runner = Runner(nursery)
+        async with trio.open_nursery() as inner:
+            inner.start_soon(lambda: runner.run(body, timeout=3, abandon_s=5))
+            await trio.sleep(5)
+            runner.caller.cancel()
+    assert runner.outcomes == [BodyOutcome("timeout", caller_cancelled=True)]
+
+
 async def test_a_cancelled_caller_starts_nothing() -> None:
     began: list[bool] = []
 
@@ -320,8 +337,10 @@ async def test_of_a_mixed_group_the_rest_is_kept_beside_the_abort() -> None:
             inner.start_soon(clean_up_badly)
 
     async with trio.open_nursery() as nursery:
-        outcome = await Runner(nursery).run_cancelled(body)
+        runner = Runner(nursery)
+        outcome = await runner.run_cancelled(body)
     assert (outcome.end, outcome.error, outcome.fatal) == ("aborted", None, None)
+    assert runner.scope.cancelled_caught
     beside: Any = outcome.beside
     assert isinstance(beside, ExceptionGroup)
     assert [str(error) for error in cast("Any", beside).exceptions] == ["clean-up failed"]

@@ -135,13 +135,13 @@ def test_c133_a_big_text_becomes_a_preview_and_a_blob() -> None:
 
 
 def test_the_limit_counts_bytes_and_the_preview_cuts_between_characters() -> None:
-    text = "ø" * 5000  # two bytes each
-    content, blobs = limit_output(to_content(text), 9_001)
+    text = "€" * 5000  # three bytes each, which neither 4096 nor 2048 is a multiple of
+    content, blobs = limit_output(to_content(text), 14_999)
     assert blobs
     assert isinstance(content[0], TextBlock)
     head, _, tail = content[0].text.split("\n")
-    assert set(head + tail) == {"ø"}
-    assert limit_output(to_content(text), 10_000)[1] == {}
+    assert set(head + tail) == {"€"}
+    assert limit_output(to_content(text), 15_000)[1] == {}
 
 
 @pytest.mark.parametrize("limit", [0, 1, 5])

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from callboard.actors.testing.contexts import tool_context
-from callboard.actors.tools import Completed, run_process
+from callboard.actors.tools import Completed, process, run_process
 from callboard.storage.errors import ToolError
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -119,6 +119,19 @@ async def test_sigterm_comes_first_and_lets_a_program_clean_up(tmp_path: Path) -
     script = f"trap 'touch {cleaned}; exit 0' TERM; echo $$ > {file}; while :; do sleep 0.02; done"
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: run_process("sh", "-c", script, grace_s=5))
+        await group_in(file)
+        nursery.cancel_scope.cancel()
+    assert cleaned.exists()
+
+
+async def test_the_others_of_a_group_may_clean_up_when_their_leader_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_REST_S", 5)
+    file, cleaned = tmp_path / "group", tmp_path / "cleaned"
+    child = f"trap 'sleep 0.05; touch {cleaned}; exit 0' TERM; echo $PPID > {file}; while :; do sleep 0.02; done"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: run_process("sh", "-c", f'sh -c "{child.replace("$", chr(92) + "$")}" & wait'))
         await group_in(file)
         nursery.cancel_scope.cancel()
     assert cleaned.exists()

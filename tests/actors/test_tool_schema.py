@@ -95,6 +95,24 @@ def test_meta_describes_a_parameter_before_the_docstring_does() -> None:
     assert search.schema["properties"]["limit"]["description"] == "from the docstring"
 
 
+def test_prose_after_a_section_is_prose_again_and_sections_for_programmers_stay_out() -> None:
+    @tool
+    async def search(text: str) -> None:
+        """Search.
+
+        Args:
+            text: what to look for
+
+        Returns:
+            nothing
+
+        Be polite: it is slow.
+        """
+
+    assert search.description == "Search.\n\nBe polite: it is slow."
+    assert search.schema["properties"]["text"]["description"] == "what to look for"
+
+
 def test_no_parameters_is_an_empty_object() -> None:
     @tool
     async def ping() -> None: ...

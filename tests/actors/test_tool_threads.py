@@ -121,15 +121,18 @@ async def test_a_thread_sees_the_context_variables_of_its_caller() -> None:
     assert await run_in_thread(variable.get) == "the caller"
 
 
-async def test_progress_and_notes_may_come_from_a_thread() -> None:
+async def test_progress_and_notes_may_come_from_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     @tool
     def work() -> None:
+        assert threading.current_thread() is not here
         context.progress("half")
         context.note("seen", {"n": 1})
 
+    here, reached = threading.current_thread(), list[threading.Thread]()
     context = tool_context()
+    monkeypatch.setattr(context.recorded, "progress", lambda text: reached.append(threading.current_thread()))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     await work.run(context, {})
-    assert context.recorded.progress_texts == ["half"]
+    assert reached == [here]
     assert [(note.kind, note.data) for note in context.recorded.notes] == [("seen", {"n": 1})]
 
 
