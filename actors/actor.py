@@ -149,6 +149,9 @@ class Actor:
 
     def rest(self) -> None:
         """The driver ends: nothing is due."""
+        if self.log.failed is not None:
+            self.fail()
+            return
         self.at_barrier()
         self.idle_since = self.runtime.clock()
         self._become("idle")

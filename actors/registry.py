@@ -73,18 +73,18 @@ class Registry:
             DefinitionMissing: nobody knows what it is.
             StoreError: its log cannot be read, or not be written by this version.
         """
-        actor = self._usable(id)
-        if actor is not None:
+        actor = self._open.get(id)
+        if actor is not None and actor.log.failed is None:
             return actor
         async with self.lock(id):
-            return self._usable(id) or await self._load(id)
+            return await self._usable(id) or await self._load(id)
 
-    def _usable(self, id: str) -> Actor | None:
-        """The open actor; one whose log failed while no driver ran (a driver drops it itself) is dropped here."""
+    async def _usable(self, id: str) -> Actor | None:
+        """The open actor; if its log failed, None once its driver has come to rest. The caller holds the lock."""
         actor = self._open.get(id)
-        if actor is not None and actor.log.failed is not None and actor.status != "running":
-            actor.fail()
-            return None
+        while actor is not None and actor.log.failed is not None:
+            await actor.idle_lot.park()
+            actor = self._open.get(id)
         return actor
 
     async def exists(self, id: str) -> bool:
@@ -97,7 +97,7 @@ class Registry:
         Raises:
             NameMismatch: it is of another.
         """
-        actor = self._usable(id) or await self._load(id)
+        actor = await self._usable(id) or await self._load(id)
         name = actor.state.identity.name
         if name != agent.name and name not in agent.formerly:
             raise NameMismatch(
