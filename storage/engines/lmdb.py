@@ -75,8 +75,8 @@ class LmdbStore:
             StoreError: it cannot be used.
         """
         opening = partial(open_folder, _absolute(path), readonly=readonly, sync=sync, map_size=map_size, map_limit=map_limit)
-        with trio.CancelScope(shield=True):  # a cancel half-way would leave the folder open with nobody to close it
-            return cls(await trio.to_thread.run_sync(opening), readonly=readonly, lazy_commits=lazy_commits)
+        # The thread cannot be abandoned: a cancel half-way would leave the folder open with nobody to close it.
+        return cls(await trio.to_thread.run_sync(opening), readonly=readonly, lazy_commits=lazy_commits)
 
     @property
     def name(self) -> str:
