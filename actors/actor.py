@@ -43,6 +43,7 @@ class Actor:
 
     __slots__ = (
         "agent",
+        "answers",
         "chains",
         "context",
         "expectation",
@@ -77,6 +78,8 @@ class Actor:
         self.promises = Promises(self)
         self.context = SeamContext(AgentPort(self))
         self.expectation: Expectation | None = None
+        self.answers = trio.lowlevel.ParkingLot()
+        """Where calls that wait for a person hear of answers."""
         self.strays: set[str] = set()
         log.on_poison = self._stop
 

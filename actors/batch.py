@@ -19,7 +19,7 @@ from ..storage.events import Event, InboxPut, ToolCalled, ToolResult
 from ..storage.folds.position import CallState
 from ..storage.records import sound
 from .answers import CallResult, Done, LimitReached, ToolCall
-from .pipeline import Slot, decide, error_result, result_of, run_slot
+from .pipeline import Slot, ask_person, decide, error_result, result_of, run_slot
 from .texts import well_formed
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class Batch:
             slot.refuse(error_result("LIMIT", f"The turn ends here: {limit}"))
         if slot.over:
             return
-        if slot.call.state == "waiting":
+        if slot.call.state == "waiting" and slot.question is None:
             self.turn.log.append(called(slot))
         if nursery is None:
             await self._body(slot)
@@ -106,7 +106,11 @@ class Batch:
 
     async def _body(self, slot: Slot) -> None:
         try:
-            await run_slot(slot)
+            await ask_person(slot)
+            if not slot.over:
+                if slot.call.state == "waiting":
+                    self.turn.log.append(called(slot))
+                await run_slot(slot)
         except StoreError as error:
             slot.store_error = error
         self.ended.unpark_all()

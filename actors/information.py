@@ -35,10 +35,16 @@ def waits_of(actor: Actor) -> tuple[Wait, ...]:
         Wait("child" if edge.kind == "delegate" else edge.kind, edge.target, moment(edge.since) if edge.since else None)
         for edge in actor.runtime.graph.of(actor.id)
     ]
-    at = actor.position
+    state, at = actor.state, actor.position
     if at.request is not None and actor.status == "running":
         waits.append(Wait("model", f"turn {at.turn}, step {at.step}, attempt {at.request.attempt}"))
     waits.extend(Wait("tool", f"{call.name} ({call.id})") for call in at.open_calls if call.state == "started" and at.open)
+    waits.extend(
+        Wait(
+            "approval", question.question, moment(question.asked), None if question.expires is None else moment(question.expires)
+        )
+        for question in state.approvals.open.values()
+    )
     if actor.log.waiting:
         waits.append(Wait("commit", f"seq {actor.log.last}"))
     return tuple(waits)

@@ -16,6 +16,7 @@ from ..storage.errors import StoreError, ToolError
 from ..storage.events import Replay
 from ..storage.folds.position import CallState
 from .answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall
+from .approving import settle_question
 from .children import run_delegation
 from .delegation import Delegate
 from .failures import causes
@@ -42,6 +43,8 @@ class Slot:
         self.blobs: dict[str, bytes] = {}
         self.store_error: StoreError | None = None
         self.limit: LimitReached | None = None
+        self.question: Ask | None = None
+        """What a person has to decide before the body may run."""
         self.scope = trio.CancelScope()
         assembly = turn.assembly
         tools = assembly.tools if assembly is not None else ()
@@ -121,6 +124,12 @@ async def decide(slot: Slot) -> None:
 def _take_up(slot: Slot) -> None:
     """A call that had started before a crash: run it again only if its own record says that this is safe."""
     delegation = isinstance(slot.tool, Delegate)
+    if slot.call.replay == "ask" and slot.tool is not None and not slot.turn.position.forked_calls:
+        slot.question = Ask(f"The process ended while {slot.call.name} ran; whether it took effect is unknown. Run it again?")
+        refusal = _decode(slot)
+        if refusal is not None:
+            slot.refuse(refusal)
+        return
     if slot.turn.position.forked_calls or not (slot.call.replay == "safe" or delegation):
         slot.refuse(error_result("OUTCOME_UNKNOWN", _UNKNOWN_OUTCOME))
         return
@@ -148,7 +157,8 @@ async def _ask_seams(slot: Slot) -> CallResult | None:
     elif isinstance(verdict, Deny):
         return error_result("DENIED", verdict.why)
     else:
-        return error_result("DENIED", f"This call needs a person's approval ({verdict.question}), and nobody can answer here.")
+        slot.question = verdict
+        call = call.rewritten(slot.arguments)
     reason = await turn.chains.guard(turn.actor.context, call)
     return None if reason is None else error_result("DENIED", reason)
 
@@ -159,8 +169,9 @@ def _own_verdict(slot: Slot) -> Any:
     async def verdict(call: ToolCall) -> Allow | Ask:
         approval: Any = getattr(slot.tool, "approval", None)
         question = approval(slot.turn.actor.context, call) if callable(approval) else approval
+        slot.arguments = call.arguments  # what a plugin handed on, so that what is judged here is what runs
         if question is None:
-            return Allow(call.arguments)  # what a plugin handed on, so that what was judged is what runs
+            return Allow(call.arguments)
         return Ask(question) if isinstance(question, str) else cast("Ask", question)
 
     return verdict
@@ -174,6 +185,17 @@ def _decode(slot: Slot) -> CallResult | None:
     except Exception as error:
         return error_result("INVALID_ARGUMENTS", f"The arguments do not fit {slot.call.name!r}: {error}; correct them.")
     return None
+
+
+async def ask_person(slot: Slot) -> None:
+    """Wait for a person's word on the call; a slot that may not run has its result then."""
+    if slot.question is None:
+        return
+    refusal = await settle_question(slot, slot.question)
+    if refusal is not None and slot.call.state == "started" and refusal.error is not None:
+        refusal = error_result("OUTCOME_UNKNOWN", f"{_UNKNOWN_OUTCOME} {refusal.text}")
+    if refusal is not None:
+        slot.refuse(refusal)
 
 
 async def run_slot(slot: Slot) -> None:

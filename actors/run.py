@@ -43,6 +43,8 @@ def run_sync(
 
     async def main() -> Outcome[Out]:
         async with System.open(store, agents=[agent], deps=deps, models=models) as system:
+            if store == ":memory:":
+                system.refuse_questions()
             ref = await system.spawn(agent, id=id)
             return await ref.ask(text, message_id=message_id, timeout=timeout)
 

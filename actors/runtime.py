@@ -74,6 +74,8 @@ class Runtime:
         self.report = Report()
         self.loop_runner: LoopRunner | None = None
         self.closing = False
+        self.nobody_answers = False
+        """Whether questions to a person are refused at once: nobody could ever answer them."""
         self.fatal: BaseException | None = None
         self.clock = trio.current_time
         self.observers_nursery: trio.Nursery

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..storage.engines.checks import check_agent
 from ..storage.errors import UsageError
@@ -22,6 +22,7 @@ from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
 from ..storage.store import Store
 from .agent import Agent
+from .approving import answer, approvals
 from .cancelling import cancel
 from .content import mint_id
 from .models.model import Model
@@ -29,7 +30,7 @@ from .ref import AgentRef
 from .report import Report
 from .runtime import Runtime
 from .seams import Plugin, check_plugins
-from .values import AgentSummary
+from .values import AgentSummary, Approval
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -190,6 +191,24 @@ class System:
     def define(self, agent: Agent[Any, Any]) -> None:
         """Add or replace a definition; agents that are opened from now on have it."""
         self._runtime.definitions.add(agent, replace=True)
+
+    # -- people
+
+    def approvals(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> AsyncIterator[Approval]:
+        """Calls that wait for a person's word."""
+        return approvals(self._runtime, prefix, labels)
+
+    async def answer(self, id: str, verdict: Literal["allow", "deny", "reply"], *, by: str, text: str | None = None) -> None:
+        """Answer a question: the call runs, is refused, or (`reply`) has `text` as its result without being run.
+
+        Raises:
+            ApprovalExpired: it was answered, withdrawn, or has expired.
+        """
+        await answer(self._runtime, id, verdict, by=by, text=text)
+
+    def refuse_questions(self) -> None:
+        """From now on a call that needs a person is refused at once: for programs in which nobody could answer."""
+        self._runtime.nobody_answers = True
 
     # -- looking
 
