@@ -17,7 +17,7 @@ from callboard.actors.tools import ToolContext, tool
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.events import InboxPut
 from callboard.storage.messages import Message
-from callboard.storage.store import Results
+from callboard.storage.testing import FaultyStore
 
 REST = "Q1 C* A SE"
 
@@ -30,20 +30,6 @@ class Statuses(Plugin):
 
     async def on_status(self, ctx: SeamContext, status: str, /) -> None:
         self.seen.append(status)
-
-
-class HeldStore(MemoryStore):
-    """A store whose commits wait while it is held."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open = trio.Event()
-        self.open.set()
-
-    async def commit(self, units: Any) -> Results:
-        with trio.CancelScope(shield=True):
-            await self.open.wait()
-        return await super().commit(units)
 
 
 @tool
@@ -227,14 +213,14 @@ async def test_c046_a_sender_cut_before_its_put_leaves_nothing() -> None:
 
 
 async def test_c046_a_sender_cut_while_it_waits_for_the_commit_leaves_all_of_it() -> None:
-    store = HeldStore()
+    store = FaultyStore(MemoryStore())
     async with opened(make(scripted("hello")), store) as (_, ref):
-        store.open = trio.Event()
+        store.hold()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: ref.followup("go", message_id="m"))
             await wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()
-        store.open.set()
+        store.release()
         receipt = await ref.followup("go", message_id="m")
         await ref.wait_idle()
     assert receipt.seq == 1
