@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 async def drive(actor: Actor) -> None:
     """The task of one activity."""
     in_turn.set(actor.id)
+    actor.context.local.clear()
     try:
         while not actor.runtime.closing and (actor.take_up or actor.inbox.due(actor.runtime.now_ms())):
             await _run_turn(actor)
