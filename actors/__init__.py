@@ -1,7 +1,8 @@
 """The second floor: agents as actors.
 
-`Agent` defines, `System` runs, `AgentRef` is the handle. `tool` and `delegate` are what agents can do; `Plugin` and its answers
-are where policies step in; `Model` is an adapter. Inside: `driver` drains turns, `turn` walks the states, `boundary`, `step`,
+`Agent` defines, `System` runs, `AgentRef` is the handle. `tool` and `delegate` are what agents can do; `Plugin` is where policies
+step in, with what its seams are given (`SeamContext`, `Boundary`, `ToolCall`, ...) and what they answer (`Enter`, `Deny`, ...);
+`Model` is an adapter. Inside: `driver` drains turns, `turn` walks the states, `boundary`, `step`,
 `attempt` and `batch` are its parts, `closing` its one exit; `registry` opens logs, `runtime` holds the layers together.
 """
 
@@ -9,45 +10,78 @@ from __future__ import annotations
 
 from ..storage.errors import ModelError, ToolError
 from .agent import Agent
-from .answers import Allow, Answer, Ask, Boundary, Deny, Enter, LimitReached, Proposal, Reject, Replace, Resend
+from .answers import (
+    Allow,
+    Answer,
+    Ask,
+    Assembly,
+    Boundary,
+    CallResult,
+    Command,
+    Deny,
+    Done,
+    Enter,
+    Failed,
+    LimitReached,
+    Position,
+    Proposal,
+    Reject,
+    Replace,
+    Resend,
+    Stopping,
+    ToolCall,
+)
 from .delegation import delegate
 from .limits import Limits
-from .models.model import Model, Prepared
+from .models.model import Model, Prepared, RetryPolicy
 from .ref import AgentRef
 from .run import run_sync
-from .seams import Plugin
+from .seams import Next, Plugin, SeamContext
 from .system import System
-from .tools import ToolContext, ToolOutput, tool
-from .values import AgentInfo, Approval, Delivery, Delta, Inbound, Outcome, Receipt, Timer, Wait
+from .tools import Tool, ToolContext, ToolOutput, tool
+from .values import AgentInfo, AgentSummary, Approval, Delivery, Delta, Inbound, Outcome, Receipt, Timer, Wait
 
 __all__ = [
     "Agent",
     "AgentInfo",
     "AgentRef",
+    "AgentSummary",
     "Allow",
     "Answer",
     "Approval",
     "Ask",
+    "Assembly",
     "Boundary",
+    "CallResult",
+    "Command",
     "Delivery",
     "Delta",
     "Deny",
+    "Done",
     "Enter",
+    "Failed",
     "Inbound",
     "LimitReached",
     "Limits",
     "Model",
     "ModelError",
+    "Next",
     "Outcome",
     "Plugin",
+    "Position",
     "Prepared",
     "Proposal",
     "Receipt",
     "Reject",
     "Replace",
     "Resend",
+    "RetryPolicy",
+    "SeamContext",
+    "Stopping",
     "System",
     "Timer",
+    "Tool",
+    "ToolCall",
     "ToolContext",
     "ToolError",
     "ToolOutput",

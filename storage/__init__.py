@@ -39,7 +39,8 @@ from .errors import (
     UnknownRecord,
     UsageError,
 )
-from .messages import File, Image, Message, Request, TextBlock, Usage
+from .exchange import backup, export_log, import_log
+from .messages import Chunk, File, Image, Message, Request, TextBlock, Usage
 from .opening import open_store
 from .records import Record
 from .store import Store
@@ -52,6 +53,7 @@ __all__ = [
     "AskCycle",
     "AskTimeout",
     "CallboardError",
+    "Chunk",
     "CommitFailed",
     "DefinitionMissing",
     "Disconnected",
@@ -82,7 +84,10 @@ __all__ = [
     "UnknownRecord",
     "Usage",
     "UsageError",
+    "backup",
     "chunks",
+    "export_log",
+    "import_log",
     "open_store",
     "verify",
 ]
