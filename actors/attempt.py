@@ -75,6 +75,7 @@ async def answer(turn: Turn) -> None:
     """
     while True:
         call = await prepare(turn)
+        await trio.lowlevel.checkpoint_if_cancelled()
         record(turn, call)
         turn.actor.at_barrier()
         await turn.log.commit()
@@ -90,7 +91,8 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
     limits, log, number, step = turn.agent.limits, turn.log, turn.number, turn.position.step
 
     def on_chunk(chunk: Chunk) -> None:
-        stream.feed(log.append_chunk(number, step, chunk), chunk)
+        if turn.position.cancel is None:  # what was on its way when the turn was cancelled came too late
+            stream.feed(log.append_chunk(number, step, chunk), chunk)
 
     chunks = turn.chains.stream(turn.actor.context, call.request, _terminal(call))
     try:
@@ -104,11 +106,13 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
         ours = isinstance(error, ModelError) and error.code in _READER_CODES
         if ours or failed_in_model(chunks, error):
             return failure
-        log.append(_failed(turn, failure, "raise"))
+        await _write_failure(turn, error, failure)
         raise
     result = stream.assembler.result()
     if result.failure is not None:
         return result.failure
+    if turn.position.cancel is not None:
+        await trio.lowlevel.checkpoint_if_cancelled()
     _write_answer(turn, call, stream, result)
     return None
 
@@ -147,7 +151,7 @@ async def _recover(turn: Turn, call: Call, failure: Failure) -> None:
     try:
         resend = await turn.chains.run("request_error", turn.actor.context, failed, _no_recovery)
     except Exception as error:
-        turn.log.append(_failed(turn, failure, "raise"))
+        await _write_failure(turn, error, failure)
         raise error from as_error(failure)
     await trio.lowlevel.checkpoint_if_cancelled()
     if resend is None:
@@ -161,6 +165,13 @@ async def _recover(turn: Turn, call: Call, failure: Failure) -> None:
     if resend.after_s > 0:
         await trio.sleep(resend.after_s)
     turn.error = None
+
+
+async def _write_failure(turn: Turn, error: Exception, failure: Failure) -> None:
+    """The attempt ends with its turn; in a turn that was cancelled meanwhile the error stands beside the abort instead."""
+    turn.error = error
+    await trio.lowlevel.checkpoint_if_cancelled()
+    turn.log.append(_failed(turn, failure, "raise"))
 
 
 async def _no_recovery(failed: Failed) -> Resend | None:

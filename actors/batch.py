@@ -95,6 +95,7 @@ class Batch:
         except LimitReached as limit:
             self.limit = limit
             slot.refuse(error_result("LIMIT", f"The turn ends here: {limit}"))
+        await trio.lowlevel.checkpoint_if_cancelled()
         if slot.over:
             return
         if slot.call.state == "waiting" and slot.question is None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING
 
+import trio
+
 from ..storage.events import Event, InboxClaim, OutboxPut, StepEnd, StepStart, UserMessage
 from ..storage.messages import Message, PluginSource, TextBlock
 from .answers import Assembly, Boundary, Enter, Reject, Stopping
@@ -74,7 +76,9 @@ async def _propose(turn: Turn, *, first: bool) -> Enter | Reject:
     if context is not None:
         messages.append(context)
     boundary = Boundary(tuple(messages), turn.number, turn.position.step + 1)
-    return await turn.chains.run("pre_step", actor.context, boundary, _enter_all)
+    verdict = await turn.chains.run("pre_step", actor.context, boundary, _enter_all)
+    await trio.lowlevel.checkpoint_if_cancelled()  # a plugin that cancelled its own turn has nothing more to say
+    return verdict
 
 
 async def _enter_all(boundary: Boundary) -> Enter | Reject:

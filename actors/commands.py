@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
+
 from ..storage.events import CommandResult, CommandRun, Event, InboxClaim
 from ..storage.messages import UserSource
 from .answers import Answer, Command, LimitReached, Replace
@@ -39,8 +41,8 @@ async def run_command(turn: Turn) -> bool:
         answer = Answer(f"The command failed: {error.message}")
     if answer is None:
         return False
+    await trio.lowlevel.checkpoint_if_cancelled()
     name, _, args = command.text.partition(" ")
-    turn.log.append(InboxClaim(turn=turn.number, ids=(prompt.id,)), CommandRun(id=prompt.id, name=name, args=args.strip()))
     text = answer.text if isinstance(answer, Answer) else "Done."
     replacement = answer if isinstance(answer, Replace) else answer.replacement
     events: list[Event] = [

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import trio
+
 from ..storage.errors import UsageError
 from ..storage.events import Note, SurfaceReplace
 from .answers import LimitReached, Position, Replace
@@ -26,6 +28,7 @@ async def compact_view(turn: Turn) -> None:
     position = Position(state.surface.entries(), incoming + prompt, None, window)
     try:
         replacement = await turn.chains.run("compact", turn.actor.context, position, _leave)
+        await trio.lowlevel.checkpoint_if_cancelled()
         if replacement is not None:
             turn.log.append(replace_event(turn, replacement))
     except LimitReached:
