@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from .discovery import Listing
+from .discovery import Listing, reasons
 from .findings import Detail, FileReport
 
 MARK = "<!-- written by `callboard demo`; a run replaces it -->"
 """The first line: how the demo knows that a report is its own to replace."""
 SHOWN = 12
 """So many entries of an outline are named; the rest is counted."""
+SHOWN_LEFT_OUT = 50
+"""So many files that are not read are named; the rest is counted by reason."""
 
 
 def compose(folder: str, listing: Listing, reports: Mapping[str, FileReport], details: Mapping[str, Detail]) -> str:
@@ -85,7 +87,8 @@ def _findings(report: FileReport) -> Iterator[str]:
     if report.entries:
         shown = ", ".join(f"{code(entry.text)} ({entry.line})" for entry in report.entries[:SHOWN])
         rest = len(report.entries) - SHOWN
-        yield f"{len(report.entries)} {report.outline} (line): {shown}{f', and {rest} more' if rest > 0 else ''}"
+        counted = _count(len(report.entries), report.outline.removesuffix("s"))
+        yield f"{counted} (line): {shown}{f', and {rest} more' if rest > 0 else ''}"
     if report.terms:
         yield "frequent terms: " + ", ".join(f"{term} {count}" for term, count in report.terms)
 
@@ -105,7 +108,10 @@ def _asked_back(detail: Detail | None) -> Iterator[str]:
 def _left_out(listing: Listing) -> list[str]:
     if not listing.skipped:
         return []
-    return ["## Left out", "", *(f"- {code(entry.path)}: {entry.why}" for entry in listing.skipped)]
+    shown, rest = listing.skipped[:SHOWN_LEFT_OUT], listing.skipped[SHOWN_LEFT_OUT:]
+    more = ", ".join(f"{number:,} {why}" for why, number in reasons(rest))
+    lines = [*(f"- {code(entry.path)}: {entry.why}" for entry in shown), *([f"- and more: {more}"] if rest else [])]
+    return ["## Left out", "", *lines]
 
 
 def _count(number: int, noun: str) -> str:

@@ -50,6 +50,7 @@ _COMMON = frozenset(re.findall(r"\w+", """
     about after again also because been before being both could does done each else every first from have here into just like
     made make many more most much must never none only other over same should some such than that their them then there these
     they this those through under until very want well were what when where which while will with without would your
+    const import return self void
 """))  # fmt: skip
 
 

@@ -92,13 +92,13 @@ class Run:
         """Start the demo and kill it after so many seconds; False if it was through before."""
         process = self.start()
         try:
-            process.communicate(timeout=seconds)
+            out, err = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             return True
         if process.returncode != 0:
-            raise Failed(f"the demo ended by itself with {process.returncode}")
+            raise Failed(f"the demo ended by itself with {process.returncode}: {out.decode()} {err.decode()}")
         return False
 
     def lines(self) -> list[str]:
@@ -195,8 +195,9 @@ def _compare(run: Run, calm: Run, kills: int) -> None:
     if counts and max(counts.values()) > 1 + kills:
         raise Failed(f"a body ran more often than it was killed: {counts.most_common(1)}")
     effects = run.lines()
-    if run.finish()["status"] != "done before" or run.lines() != effects:
-        raise Failed("a further run did not see that all is done")
+    further = run.finish()
+    if further["status"] != "done before" or run.lines() != effects:
+        raise Failed(f"a further run did not see that all is done: {further}, {len(run.lines()) - len(effects)} bodies ran")
 
 
 def main() -> int:
