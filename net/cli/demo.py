@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 
 import trio
@@ -28,11 +29,11 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     plan = _plan(arguments, output)
     listing = await trio.to_thread.run_sync(_look, plan)
     output.text(_opening(plan, listing))
-    done = await _perform(plan, output)
+    board, done = await _perform(plan, len(listing.files), output)
     async with open_store(str(plan.state), readonly=True) as store:
         report = await verify(store, progress=lambda agent, records: output.progress(f"checking {agent}: {records:,} records"))
     output.progress("")
-    _tell(plan, listing, done, report, output)
+    _tell(plan, listing, board, done, report, output)
     return OK if report.ok else FAILED
 
 
@@ -76,10 +77,10 @@ def _look(plan: Plan) -> Listing:
     return listing
 
 
-async def _perform(plan: Plan, output: Output) -> Done:
+async def _perform(plan: Plan, files: int, output: Output) -> tuple[Board, Done]:
     async with open_store(str(plan.state)) as store:
         agent, over = await lead_of(store, plan.labels)
-        board = Board(agent)
+        board = Board(agent, files=files)
         await remember(store, board)
     if board.finished and not over:
         output.text(f"Going on: {board.finished} of {len(list(board.readers))} readers were done before.")
@@ -90,7 +91,7 @@ async def _perform(plan: Plan, output: Output) -> Done:
         async with system as opened:
             done = await perform(opened, plan, lead, agent, over=over)
         nursery.cancel_scope.cancel()
-    return done
+    return board, done
 
 
 def _screen(board: Board, output: Output, *, over: bool) -> Screen:
@@ -112,15 +113,17 @@ _STATUS = {
 }
 
 
-def _tell(plan: Plan, listing: Listing, done: Done, report: Report, output: Output) -> None:
+def _tell(plan: Plan, listing: Listing, board: Board, done: Done, report: Report, output: Output) -> None:
     output.text(_STATUS[done.status].format(report=_short(plan.report), bytes=done.bytes))
     output.text(
         f"{report.agents:,} agents, {report.records:,} records; {report.requests:,} requests rebuilt from the log: "
         f"{'all as they were sent.' if report.ok else f'{len(report.problems)} problems, see `callboard verify`.'}"
     )
-    state = _short(plan.state)
-    output.text(f"\n  callboard ls {state}\n  callboard log {state} {done.lead}\n  callboard verify {state}")
-    output.text(f"\nTo read the folder afresh, remove {state}.")
+    state = shlex.quote(_short(plan.state))
+    reader = next((row.agent for row in board.readers), None)
+    commands = [f"ls {state}", f"log {state} {done.lead}", *([f"log {state} {reader}"] if reader else []), f"verify {state}"]
+    output.text("\n" + "\n".join(f"  callboard {command}" for command in commands))
+    output.text(f"\nTo read the folder afresh, remove {state} (or choose another --state).")
     output.value(
         {
             "status": done.status,

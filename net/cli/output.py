@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from typing import Any, TextIO
 
 import msgspec
@@ -28,6 +29,7 @@ class Output:
         self.json = json
         self.stream = stream or sys.stdout
         self.errors = errors or sys.stderr
+        self._shown = 0.0
 
     @property
     def terminal(self) -> bool:
@@ -50,8 +52,10 @@ class Output:
         self.stream.write(line.decode() + "\n")
 
     def progress(self, text: str) -> None:
-        """How far long work is: one line that replaces itself, only where a person watches."""
-        if self.terminal and self.errors.isatty():
+        """How far long work is: one line that replaces itself, ten times a second, only where a person watches; "" ends it."""
+        now = time.monotonic()
+        if self.terminal and self.errors.isatty() and (not text or now - self._shown >= 0.1):
+            self._shown = now
             self.errors.write(f"\r\x1b[K{plain(text)}")
             self.errors.flush()
 

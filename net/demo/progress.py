@@ -48,10 +48,9 @@ class Row(msgspec.Struct):
 class Board:
     """All agents of one lead, in order of their ids' appearance. `apply` folds one event and says what is worth a line."""
 
-    def __init__(self, lead: str) -> None:
-        self.lead = lead
+    def __init__(self, lead: str, *, files: int = 0) -> None:
+        self.lead, self.files = lead, files
         self.rows: dict[str, Row] = {lead: Row(lead, "lead")}
-        self.files = 0
 
     def known(self, agent: str, *, running: bool, tokens: int) -> None:
         """An agent that the index knows from before."""
@@ -78,7 +77,7 @@ class Board:
             case e.AssistantMessage() if event.usage:
                 row.tokens[event.turn, event.step] = event.usage.total
             case e.ToolCalled():
-                row.state = event.name.replace("_", " ")
+                row.state = "waiting for readers" if event.name == "reader" else event.name.replace("_", " ")
                 row.calls.add(event.call_id)
             case e.TurnEnd():
                 return self._ended(row, event)

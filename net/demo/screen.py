@@ -82,8 +82,9 @@ class LiveTree:
             tree.add(Text(f"✓ {others} readers reported before", style="green dim"))
         for row in [*last, *active]:
             tree.add(_label(row, row.what or row.agent))
+        readers = max(board.files, len(board.rows) - 1)
         total = Text(
-            f"{board.finished} of {len(board.rows) - 1} readers done · {board.steps:,} steps · {board.spent:,} tokens · "
+            f"{board.finished} of {readers} readers done · {board.steps:,} steps · {board.spent:,} tokens · "
             f"{time.monotonic() - self._began:.0f} s",
             style="dim",
         )
