@@ -9,9 +9,9 @@ import pytest
 PROMISED = {
     "callboard": "Agent System Plugin Limits ToolContext ToolError tool delegate run_sync",
     "callboard.actors": (
-        "Agent System AgentRef Outcome Receipt Delta Plugin Limits tool ToolContext ToolOutput ToolError delegate Model ModelError "
-        "Prepared Boundary Enter Reject Answer Resend Replace Allow Deny Ask Delivery Approval Timer AgentInfo Wait LimitReached "
-        "Proposal Inbound run_sync"
+        "Agent System AgentRef Outcome Receipt Delta Plugin Limits tool ToolContext ToolOutput ToolError delegate Model "
+        "ModelError Prepared Boundary Enter Reject Answer Resend Replace Allow Deny Ask Delivery Approval Timer AgentInfo Wait "
+        "LimitReached Proposal Inbound run_sync"
     ),
     "callboard.actors.testing": "ScriptedModel Reply every_crash tool_context trio_wall",
     "callboard.storage": (

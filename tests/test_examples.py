@@ -1,0 +1,131 @@
+"""The programs of docs/examples and the code on the pages of docs/ run, with scripted models, and say what they promise.
+
+An example names a provider, as a real program does; here a script answers for it. The code blocks of a page are one program, in
+their order; they await at the top level as `python -m trio` lets one do. A comment `# prints: ...` promises a line of output.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from callboard import System
+from callboard.actors.models.registry import BUILT_IN
+from callboard.actors.testing import Reply, ScriptedModel
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, with the examples importable."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+    return tmp_path
+
+
+def provide(monkeypatch: pytest.MonkeyPatch, *script: Reply) -> ScriptedModel:
+    """A model that answers as `openai:...` until the test ends."""
+    model = ScriptedModel(script, provider="openai")
+    monkeypatch.setitem(BUILT_IN, "openai", lambda: model)
+    return model
+
+
+def run(name: str) -> dict[str, Any]:
+    """Run an example as `python docs/examples/NAME` does."""
+    return runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+
+
+# -- programs
+
+
+def test_p01_hello(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    model = provide(monkeypatch, Reply.tools(("c1", "weather", {"city": "Oslo"})), Reply.text("A hat."))
+    run("p01_hello.py")
+    assert capsys.readouterr().out == "A hat.\n"
+    assert model.requests[1].messages[-1].results == {"c1": "sunny in Oslo"}
+    assert not list(folder.iterdir()), "it runs in memory"
+
+
+@pytest.mark.usefixtures("folder")
+def test_p12_typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    calls = Reply.tools(("c1", "hotels", {"city": "Bergen"}), ("c2", "hotels", {"city": "Voss"}))
+    model = provide(monkeypatch, calls, Reply.text("Bryggen, two nights, 280."))
+    run("p12_typed.py")
+    run("p12_typed.py")
+    assert capsys.readouterr().out == "Bryggen, two nights, 280.\n" * 2
+    assert len(model.requests) == 2, "the second run asks no model"
+    results = {k: v for m in model.requests[1].messages for k, v in m.results.items()}
+    assert results == {"c1": '[{"name":"Bryggen","price":140}]', "c2": "No hotels in 'Voss'; try a bigger city nearby."}
+
+
+@pytest.mark.usefixtures("folder")
+async def test_p12_deps_of_another_class_are_refused_at_open() -> None:
+    planner = runpy.run_path(str(EXAMPLES / "p12_typed.py"))["planner"]
+    with pytest.raises(TypeError, match=r"'planner' \(tools: hotels\) expects deps of Deps, not str"):
+        async with System.open(":memory:", agents=[planner], deps="a database"):
+            pass
+
+
+P05 = sorted(re.findall(r"^async def (test_\w+)", (EXAMPLES / "p05_tests.py").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("name", P05)
+async def test_p05_tests(name: str) -> None:
+    try:
+        await getattr(importlib.import_module("p05_tests"), name)()
+    finally:
+        for module in ("p05_tests", "myapp"):
+            sys.modules.pop(module, None)
+
+
+def test_every_example_is_run_here() -> None:
+    here = Path(__file__).read_text(encoding="utf-8")
+    forgotten = [p.name for p in EXAMPLES.glob("p*.py") if p.stem not in here]
+    assert not forgotten
+
+
+# -- pages
+
+
+def blocks(page: Path) -> Iterator[tuple[int, str]]:
+    """Line and text of every block of Python on a page."""
+    text = page.read_text(encoding="utf-8")
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        yield text.count("\n", 0, block.start(1)), block[1]
+
+
+def compiled(page: Path, line: int, block: str) -> CodeType:
+    """The block's code, with its place on the page in tracebacks."""
+    code: CodeType = compile("\n" * line + block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return code
+
+
+PAGES = [p for p in sorted(DOCS.glob("*.md")) if any(blocks(p))]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.name))
+async def test_the_code_of_a_page_runs_and_prints_what_it_says(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    expected: list[str] = []
+    for line, block in blocks(page):
+        expected += re.findall(r"# prints: (.*)$", block, re.MULTILINE)
+        code = compiled(page, line, block)
+        done = eval(code, namespace)
+        if code.co_flags & inspect.CO_COROUTINE:
+            await done
+    assert capsys.readouterr().out.splitlines() == expected
