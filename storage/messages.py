@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import msgspec
 from msgspec import Struct
@@ -327,6 +327,16 @@ class Request(Struct, frozen=True, omit_defaults=True):
     turn: int = 0
     step: int = 0
     attempt: int = 0
+
+
+def _refuse_change(value: Struct, field: str, _: object) -> NoReturn:
+    of = f"{type(value).__name__}.{field}"
+    raise AttributeError(f"{of} is frozen; hand on a changed copy: msgspec.structs.replace(..., {field}=...)")
+
+
+for _handled in (Settings, Request):
+    # Plugins handle these two: the error names the field. In the class body msgspec would put its own over it.
+    setattr(_handled, "__setattr__", _refuse_change)  # noqa: B010
 
 
 Labels = Mapping[str, str]
