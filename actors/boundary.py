@@ -68,6 +68,7 @@ def _steering(turn: Turn) -> bool:
 
 async def _propose(turn: Turn, *, first: bool) -> Enter | Reject:
     actor = turn.actor
+    turn.agent, turn.chains = actor.agent, actor.chains  # a definition may be replaced while a turn runs
     items = actor.inbox.reserve_boundary(first, turn.agent.limits.boundary, actor.runtime.now_ms())
     turn.claiming = tuple(item.id for item in items)
     assembly = await assemble(turn)

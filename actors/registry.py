@@ -183,6 +183,12 @@ class Registry:
             if users > 1:
                 self._locks[id] = lock, users - 1
 
+    def redefine(self, agent: Agent[Any, Any]) -> None:
+        """A definition was replaced: open agents of it take the new one, a running turn at its next boundary."""
+        for actor in self:
+            if actor.state.identity.name in (agent.name, *agent.formerly):
+                actor.agent, actor.chains = agent, self._runtime.chains_of(agent)
+
     # -- dropping
 
     def forget(self, actor: Actor, error: CallboardError) -> None:

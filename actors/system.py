@@ -189,8 +189,9 @@ class System:
         return total
 
     def define(self, agent: Agent[Any, Any]) -> None:
-        """Add or replace a definition; agents that are opened from now on have it."""
+        """Add or replace a definition: idle agents have it at once, open turns from their next boundary on."""
         self._runtime.definitions.add(agent, replace=True)
+        self._runtime.registry.redefine(agent)
 
     # -- people
 
