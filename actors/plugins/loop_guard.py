@@ -39,14 +39,13 @@ class LoopGuard(Plugin):
             raise LimitReached("loop", f"the call {done.call.name} was repeated {counts[key]} times with the same result")
         if counts[key] < self._repeats:
             return done
-        text = f"You have called {done.call.name} {counts[key]} times with the same arguments and got the same result. Do something else."
+        text = f"You have called {done.call.name} {counts[key]} times alike, with the same result. Do something else."
         note = Message(mint_id(), "user", (TextBlock(text),), PluginSource("loop-guard"))
         result = msgspec.structs.replace(done.result, context=(*done.result.context, note))
         return Done(done.call, result)
 
     def _counts(self, ctx: SeamContext) -> Counter[str]:
-        turn, counts = ctx.local.setdefault(self, (ctx.turn, Counter[str]()))
-        if turn != ctx.turn:
-            counts = Counter[str]()
-            ctx.local[self] = ctx.turn, counts
-        return counts
+        kept: tuple[int, Counter[str]] | None = ctx.local.get(self)
+        if kept is None or kept[0] != ctx.turn:
+            kept = ctx.local[self] = ctx.turn, Counter[str]()
+        return kept[1]
