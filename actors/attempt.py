@@ -16,7 +16,7 @@ import trio
 
 from ..storage.errors import ModelError
 from ..storage.events import AssistantMessage, Event, RequestFailed
-from ..storage.messages import Chunk, Failure, Message, ModelSource, Request
+from ..storage.messages import Chunk, Failure, FinishChunk, Message, ModelSource, Request
 from .answers import Failed, Resend
 from .chains import failed_in_model
 from .content import mint_id
@@ -91,8 +91,10 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
     limits, log, number, step = turn.agent.limits, turn.log, turn.number, turn.position.step
 
     def on_chunk(chunk: Chunk) -> None:
-        if turn.position.cancel is None:  # what was on its way when the turn was cancelled came too late
+        if turn.position.cancel is None:
             stream.feed(log.append_chunk(number, step, chunk), chunk)
+        elif type(chunk) is FinishChunk and chunk.failure is not None:
+            turn.error = as_error(chunk.failure)  # all else that was on its way when the turn was cancelled came too late
 
     chunks = turn.chains.stream(turn.actor.context, call.request, _terminal(call))
     try:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from callboard.actors.agent import Agent
+from callboard.actors.models.model import Model
 from callboard.actors.ref import AgentRef
 from callboard.actors.system import System
 from callboard.actors.testing.scripted import Reply, ScriptedModel
@@ -30,7 +31,7 @@ def scripted(*replies: Any) -> ScriptedModel:
     return ScriptedModel([Reply.text(reply) if isinstance(reply, str) else reply for reply in replies])
 
 
-def make(model: ScriptedModel, **options: Any) -> Agent[Any, Any]:
+def make(model: Model, **options: Any) -> Agent[Any, Any]:
     """An agent of this model without any plugin."""
     return Agent("demo", model=model, plugins=()).replace(**options)
 
