@@ -104,10 +104,13 @@ def _add_verify(commands: _Commands) -> None:
     verify.add_argument("agent", nargs="?", metavar="ID", help="only this agent")
 
 
+MOST_FILES = 10_000
+
+
 def count(text: str) -> int:
-    """A whole number, 0 or more."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    """A whole number from 0 to the most files that a lead can give out."""
+    if not text.isdecimal() or int(text) > MOST_FILES:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to {MOST_FILES:,}")
     return int(text)
 
 

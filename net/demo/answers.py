@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .discovery import Listing
+from .discovery import Found, Skipped
 from .texts import Entry
+
+MOST_NAMED = 50
+"""So many files that are not read are named in the answer; the rest is counted by reason."""
+MOST_ENTRIES = 200
+MOST_LINES = 400
+"""What a tool gives at most, whatever it is asked for: a model's view has an end, and so has a record."""
 
 
 class FolderAnswer(Struct, frozen=True):
-    """What `list_files` gives."""
+    """What `list_files` gives; `more` counts what was left out beyond those named in `skipped`, by reason."""
 
     folder: str
-    listing: Listing
+    files: tuple[Found, ...]
+    skipped: tuple[Skipped, ...] = ()
+    more: tuple[tuple[str, int], ...] = ()
+    git: bool = False
+
+    @property
+    def left_out(self) -> int:
+        """How many files are not read."""
+        return len(self.skipped) + sum(number for _, number in self.more)
 
 
 class FactsAnswer(Struct, frozen=True):
@@ -37,9 +51,10 @@ class SliceAnswer(Struct, frozen=True):
 
 
 class EntriesAnswer(Struct, frozen=True):
-    """What the outlining tools give."""
+    """What the outlining tools give: the first entries, and how many there are."""
 
     path: str
+    total: int
     entries: tuple[Entry, ...]
 
 

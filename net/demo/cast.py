@@ -13,6 +13,10 @@ from .tools import READING, ask_reader, list_files, write_report
 
 AT_ONCE = 4
 """So many readers read at a time."""
+MOST_FILES = 10_000
+"""The most that `--limit` may ask for."""
+LISTING_BYTES = 16 * 1024 * 1024
+"""A listing of so many files must stay whole, where other results may be cut: the lead cannot go on from a piece of it."""
 
 
 def cast(*, pace: float = 0.0) -> tuple[Agent[Any, str], Agent[Any, str]]:
@@ -33,6 +37,6 @@ def cast(*, pace: float = 0.0) -> tuple[Agent[Any, str], Agent[Any, str]]:
         system="You find out what is in a folder: one reader per file, ask back where a report is thin, then write the report.",
         tools=(list_files, delegate(reader, description="Give one file to a reader."), ask_reader, write_report),
         plugins=(),
-        limits=Limits(parallel=AT_ONCE, children=100_000),
+        limits=Limits(parallel=AT_ONCE, children=MOST_FILES, output_bytes=LISTING_BYTES),
     )
     return lead, reader

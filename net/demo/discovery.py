@@ -11,7 +11,7 @@ import codecs
 import os
 import stat
 import subprocess
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -60,9 +60,8 @@ def discover(folder: Path, *, leave_out: Collection[Path] = (), limit: int | Non
     files: list[Found] = []
     skipped: list[Skipped] = []
     for path in sorted(p for p in paths if not _is_left_out(folder, p, own)):
-        entry = _look_at(folder, path)
-        if isinstance(entry, Found) and limit is not None and len(files) >= limit:
-            entry = Skipped(path, f"beyond the limit of {limit} files")
+        # Beyond the limit no file is opened: a folder may hold a hundred thousand.
+        entry = _beyond(path, limit) if limit is not None and len(files) >= limit else _look_at(folder, path)
         if isinstance(entry, Found):
             files.append(entry)
         elif entry is not None:
@@ -119,11 +118,19 @@ def _git(folder: Path, *command: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def _beyond(path: str, limit: int) -> Skipped:
+    return Skipped(_shown(path), f"beyond the limit of {limit:,} files")
+
+
+def _shown(path: str) -> str:
+    """The path as text, with what is not UTF-8 in it escaped."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
 def _look_at(folder: Path, path: str) -> Found | Skipped | None:
     """The file as one to read, or the reason against it; None for one that is gone (git still lists it)."""
-    shown = path.encode("utf-8", "backslashreplace").decode()
-    if shown != path:
-        return Skipped(shown, "its name is not UTF-8")
+    if _shown(path) != path:
+        return Skipped(_shown(path), "its name is not UTF-8")
     try:
         status = (folder / path).lstat()
         why = _reason_against(status) or _reason_in(folder / path)
@@ -160,7 +167,7 @@ def is_text(head: bytes) -> bool:
     return True
 
 
-def reasons(skipped: Collection[Skipped]) -> Iterator[tuple[str, int]]:
+def reasons(skipped: Iterable[Skipped]) -> Iterator[tuple[str, int]]:
     """Why files were skipped, in short, and how many each: for one line to a person."""
     counts: dict[str, int] = {}
     for entry in skipped:

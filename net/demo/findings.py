@@ -9,6 +9,8 @@ from .texts import Entry
 
 TASK = "Read this file and report on it: "
 """How the lead puts a task; what follows is the path."""
+NAMED = 12
+"""So many entries of an outline are in a report; of the others only the number."""
 THIN_LINES = 10
 """A report without an outline is thin only for a file of at least so many lines; a shorter one has nothing to outline."""
 
@@ -28,6 +30,9 @@ class FileReport(Struct, frozen=True, omit_defaults=True):
     outline: str = ""
     """What the entries are: `headings`, `definitions`, or empty if the file has neither."""
     entries: tuple[Entry, ...] = ()
+    """The first ones."""
+    total: int = 0
+    """How many there are."""
     terms: tuple[tuple[str, int], ...] = ()
     problem: str = ""
 

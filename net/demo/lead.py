@@ -16,6 +16,7 @@ from .dialogue import Called, Dialogue
 from .findings import Detail, FileReport, detail_in, path_in, question_about, report_in, task_for
 from .report import compose
 from .speech import Answer, Call, RuleModel
+from .texts import clip
 
 WAVE = 40
 _Key = TypeVar("_Key")
@@ -33,7 +34,7 @@ class LeadModel(RuleModel):
             return Answer("I look at what is in the folder.", (Call("list_files", _limit_in(dialogue)),))
         folder = listed.read(FolderAnswer)
         if folder is None:
-            return Answer(f"I cannot list the folder: {listed.text}")
+            return Answer(f"I cannot list the folder: {clip(listed.text)}")
         return _read(dialogue, folder) or _ask_back(dialogue) or _write(dialogue, folder)
 
 
@@ -53,11 +54,11 @@ def _settled(dialogue: Dialogue, name: str, key: Callable[[Called], _Key]) -> di
 
 def _read(dialogue: Dialogue, folder: FolderAnswer) -> Answer | None:
     given = _settled(dialogue, "reader", lambda call: path_in(str(call.arguments.get("task", ""))))
-    left = [file.path for file in folder.listing.files if file.path not in given]
+    left = [file.path for file in folder.files if file.path not in given]
     if not left:
         return None
     wave = left[:WAVE]
-    text = f"{len(left)} of {len(folder.listing.files)} files to read; {len(wave)} go to readers now."
+    text = f"{len(left)} of {len(folder.files)} files to read; {len(wave)} go to readers now."
     return Answer(text, tuple(Call("reader", {"task": task_for(path)}) for path in wave))
 
 
@@ -92,9 +93,9 @@ def _write(dialogue: Dialogue, folder: FolderAnswer) -> Answer:
     reports = _reports(dialogue)
     written = dialogue.answered("write_report")
     if written is None:
-        text = compose(folder.folder, folder.listing, reports, _details(dialogue, reports))
+        text = compose(folder, reports, _details(dialogue, reports))
         return Answer("Every file is read; I write the report.", (Call("write_report", {"text": text}),))
     done = written.read(WrittenAnswer)
     if done is None:
-        return Answer(f"I could not write the report: {written.text}")
+        return Answer(f"I could not write the report: {clip(written.text)}")
     return Answer(f"I have read {len(reports)} files and written {done.report} ({done.bytes:,} bytes).")

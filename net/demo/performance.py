@@ -20,7 +20,7 @@ from ...actors.seams import Plugin, SeamContext
 from ...actors.system import System
 from ...actors.values import Outcome, explain
 from ...storage.errors import TurnFailed
-from ...storage.events import Event
+from ...storage.events import Event, UserMessage
 from ...storage.records import Record
 from ...storage.store import Store
 from .answers import WrittenAnswer
@@ -145,4 +145,14 @@ async def remember(store: Store, board: Board) -> None:
     while page := await store.agents(prefix=board.lead + "/", after=after):
         for head in page:
             board.known(head.agent, running=head.summary.open, tokens=head.summary.usage.total)
+            if head.summary.open:
+                await _remember_task(store, board, head.agent)
         after = page[-1].agent
+
+
+async def _remember_task(store: Store, board: Board, agent: str) -> None:
+    """What a reader that goes on reads: its task is not told again."""
+    async for record in store.read(agent, types=("user/message",)):
+        if isinstance(record.event, UserMessage):
+            board.apply(agent, record.event)
+        break

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from .answers import EntriesAnswer, FactsAnswer, LinesAnswer, SliceAnswer, TermsAnswer
 from .dialogue import Dialogue
-from .findings import Detail, FileReport, path_in, said
+from .findings import NAMED, Detail, FileReport, path_in, said
 from .speech import Answer, Call, RuleModel
 from .texts import clip
 
@@ -68,7 +68,8 @@ def _put_together(dialogue: Dialogue, facts: FactsAnswer, outliner: str) -> File
         sha256=facts.sha256,
         opening=_first_words(opening.lines if opening else ()),
         outline=outliner.removeprefix("list_") if entries else "",
-        entries=entries,
+        entries=entries[:NAMED],
+        total=outline.total if outline else 0,
         terms=terms.terms if terms else (),
     )
 

@@ -9,26 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from .discovery import Listing, reasons
+from .answers import FolderAnswer
 from .findings import Detail, FileReport
 
 MARK = "<!-- written by `callboard demo`; a run replaces it -->"
 """The first line: how the demo knows that a report is its own to replace."""
-SHOWN = 12
-"""So many entries of an outline are named; the rest is counted."""
-SHOWN_LEFT_OUT = 50
-"""So many files that are not read are named; the rest is counted by reason."""
 
 
-def compose(folder: str, listing: Listing, reports: Mapping[str, FileReport], details: Mapping[str, Detail]) -> str:
+def compose(folder: FolderAnswer, reports: Mapping[str, FileReport], details: Mapping[str, Detail]) -> str:
     """The whole report."""
-    ordered = [reports[file.path] for file in listing.files if file.path in reports]
+    ordered = [reports[file.path] for file in folder.files if file.path in reports]
     read = [report for report in ordered if not report.problem]
     sections = [
-        _head(folder, listing, read),
+        _head(folder, read),
         _kinds(read),
         *(_file(report, details.get(report.path)) for report in ordered),
-        _left_out(listing),
+        _left_out(folder),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
@@ -41,15 +37,15 @@ def code(text: str) -> str:
     return f"{fence}{pad}{flat}{pad}{fence}"
 
 
-def _head(folder: str, listing: Listing, read: list[FileReport]) -> list[str]:
-    ignored = "hidden files and those that git ignores" if listing.git else "hidden files"
+def _head(folder: FolderAnswer, read: list[FileReport]) -> list[str]:
+    ignored = "hidden files and those that git ignores" if folder.git else "hidden files"
     return [
         MARK,
-        f"# What is in {code(folder)}",
+        f"# What is in {code(folder.folder)}",
         "",
         f"{_count(len(read), 'text file')}: {_count(sum(r.lines for r in read), 'line')}, "
         f"{_count(sum(r.words for r in read), 'word')}, {_count(sum(r.bytes for r in read), 'byte')}. "
-        f"{_count(len(listing.skipped), 'file')} left out by name below; {ignored} are not looked at.",
+        f"{_count(folder.left_out, 'file')} left out by name below; {ignored} are not looked at.",
         "",
         "To check a figure: `wc FILE` counts lines, words (`LC_ALL=C`) and bytes, `sha256sum FILE` the digest, "
         "`grep -oiw TERM FILE | wc -l` a term; `sed -n Np FILE` shows line N.",
@@ -85,9 +81,9 @@ def _findings(report: FileReport) -> Iterator[str]:
     if report.opening:
         yield f"begins: {code(report.opening)}"
     if report.entries:
-        shown = ", ".join(f"{code(entry.text)} ({entry.line})" for entry in report.entries[:SHOWN])
-        rest = len(report.entries) - SHOWN
-        counted = _count(len(report.entries), report.outline.removesuffix("s"))
+        shown = ", ".join(f"{code(entry.text)} ({entry.line})" for entry in report.entries)
+        rest = report.total - len(report.entries)
+        counted = _count(report.total, report.outline.removesuffix("s"))
         yield f"{counted} (line): {shown}{f', and {rest} more' if rest > 0 else ''}"
     if report.terms:
         yield "frequent terms: " + ", ".join(f"{term} {count}" for term, count in report.terms)
@@ -105,12 +101,11 @@ def _asked_back(detail: Detail | None) -> Iterator[str]:
         yield f"and how it ends, at line {detail.last_line}: {code(detail.ending)}"
 
 
-def _left_out(listing: Listing) -> list[str]:
-    if not listing.skipped:
+def _left_out(folder: FolderAnswer) -> list[str]:
+    if not folder.skipped:
         return []
-    shown, rest = listing.skipped[:SHOWN_LEFT_OUT], listing.skipped[SHOWN_LEFT_OUT:]
-    more = ", ".join(f"{number:,} {why}" for why, number in reasons(rest))
-    lines = [*(f"- {code(entry.path)}: {entry.why}" for entry in shown), *([f"- and more: {more}"] if rest else [])]
+    more = ", ".join(f"{number:,} {why}" for why, number in folder.more)
+    lines = [*(f"- {code(entry.path)}: {entry.why}" for entry in folder.skipped), *([f"- and more: {more}"] if more else [])]
     return ["## Left out", "", *lines]
 
 

@@ -17,8 +17,19 @@ from ...actors.tools import ToolContext, tool
 from ...actors.values import explain
 from ...storage.errors import ToolError
 from . import texts
-from .answers import EntriesAnswer, FactsAnswer, FolderAnswer, LinesAnswer, SliceAnswer, TermsAnswer, WrittenAnswer
-from .discovery import MAX_BYTES, discover
+from .answers import (
+    MOST_ENTRIES,
+    MOST_LINES,
+    MOST_NAMED,
+    EntriesAnswer,
+    FactsAnswer,
+    FolderAnswer,
+    LinesAnswer,
+    SliceAnswer,
+    TermsAnswer,
+    WrittenAnswer,
+)
+from .discovery import MAX_BYTES, discover, reasons
 from .effects import note_effect
 from .report import MARK
 
@@ -42,7 +53,8 @@ def list_files(ctx: ToolContext[Stage], limit: int = DEFAULT_LIMIT) -> FolderAns
     except OSError as e:
         raise ToolError(f"the folder {folder} cannot be read: {e.strerror}") from e
     note_effect("list_files", ctx.effect_key)
-    return FolderAnswer(folder.name or str(folder), listing)
+    named, rest = listing.skipped[:MOST_NAMED], listing.skipped[MOST_NAMED:]
+    return FolderAnswer(folder.name or str(folder), listing.files, named, tuple(reasons(rest)), listing.git)
 
 
 @tool(mode="parallel", replay="safe")
@@ -56,7 +68,7 @@ def file_facts(ctx: ToolContext[Stage], path: str) -> FactsAnswer:
 @tool(mode="parallel", replay="safe")
 def read_slice(ctx: ToolContext[Stage], path: str, start: int = 1, count: int = 40) -> SliceAnswer:
     """Read `count` lines of a file from line `start` on; the first line is 1, long lines are clipped."""
-    lines = texts.slice_of(_content(ctx, path), start, count)
+    lines = texts.slice_of(_content(ctx, path), start, min(count, MOST_LINES))
     note_effect("read_slice", ctx.effect_key)
     return SliceAnswer(path, max(start, 1), tuple(lines))
 
@@ -66,7 +78,7 @@ def list_headings(ctx: ToolContext[Stage], path: str) -> EntriesAnswer:
     """List the headings of a text, with the line each stands on."""
     entries = texts.headings(path, _content(ctx, path))
     note_effect("list_headings", ctx.effect_key)
-    return EntriesAnswer(path, tuple(entries))
+    return EntriesAnswer(path, len(entries), tuple(entries[:MOST_ENTRIES]))
 
 
 @tool(mode="parallel", replay="safe")
@@ -74,13 +86,13 @@ def list_definitions(ctx: ToolContext[Stage], path: str) -> EntriesAnswer:
     """List the top-level classes and functions of a program, with the line each stands on."""
     entries = texts.definitions(path, _content(ctx, path))
     note_effect("list_definitions", ctx.effect_key)
-    return EntriesAnswer(path, tuple(entries))
+    return EntriesAnswer(path, len(entries), tuple(entries[:MOST_ENTRIES]))
 
 
 @tool(mode="parallel", replay="safe")
 def count_terms(ctx: ToolContext[Stage], path: str, top: int = 6) -> TermsAnswer:
     """Count the most frequent terms of a file: words of four letters or more in any case, common ones left out."""
-    counted = texts.terms(_content(ctx, path), top)
+    counted = texts.terms(_content(ctx, path), min(top, MOST_ENTRIES))
     note_effect("count_terms", ctx.effect_key)
     return TermsAnswer(path, tuple(counted))
 
@@ -88,7 +100,7 @@ def count_terms(ctx: ToolContext[Stage], path: str, top: int = 6) -> TermsAnswer
 @tool(mode="parallel", replay="safe")
 def longest_lines(ctx: ToolContext[Stage], path: str, top: int = 3) -> LinesAnswer:
     """Find the longest lines of a file."""
-    found = texts.longest_lines(_content(ctx, path), top)
+    found = texts.longest_lines(_content(ctx, path), min(top, MOST_ENTRIES))
     note_effect("longest_lines", ctx.effect_key)
     return LinesAnswer(path, tuple(found))
 

@@ -123,6 +123,7 @@ def test_a_reader_looks_before_it_reports(folder: Path) -> None:
         opening="Guide",
         outline="headings",
         entries=report.entries,
+        total=2,
         terms=(("cranes", 2), ("harbour", 2), ("guide", 1), ("works", 1)),
     )
     assert [entry.text for entry in report.entries] == ["# Guide", "## Cranes"]
@@ -195,7 +196,7 @@ def test_runtime_context_is_no_question() -> None:
 
 async def test_an_answer_streams_in_pieces_with_ids_that_are_never_used_twice() -> None:
     earlier = Message("a", "assistant", (ToolCallBlock("list_files-1", "list_files", "{}"),))
-    listing = b'{"folder":"n","listing":{"files":[{"path":"a","bytes":1},{"path":"b","bytes":1}],"skipped":[]}}'
+    listing = b'{"folder":"n","files":[{"path":"a","bytes":1},{"path":"b","bytes":1}]}'
     result = ToolResultBlock("list_files-1", (TextBlock(listing.decode()),))
     messages = [
         Message("u", "user", (TextBlock(go_text(9)),)),
@@ -206,3 +207,18 @@ async def test_an_answer_streams_in_pieces_with_ids_that_are_never_used_twice() 
     assert [c.id for c in chunks if isinstance(c, ToolCallDelta) and c.id] == ["reader-2", "reader-3"]
     assert "".join(pieces("x" * 1000)) == "x" * 1000
     assert len(list(pieces("x" * 1000))) == 8
+
+
+def test_a_folder_of_many_odd_files_is_named_up_to_a_point_and_then_counted(folder: Path) -> None:
+    for n in range(300):
+        (folder / f"z{n:03d}.bin").write_bytes(b"\0")
+    (folder / "many.py").write_text("".join(f"def f{n}(): ...\n" for n in range(500)))
+    stand = Stand(folder)
+    stand.lead.ask(go_text(400))
+    text = stand.report.read_text()
+    assert "301 files left out" in text
+    assert text.count("bin`: binary") == 49
+    assert text.endswith("- and more: 251 binary\n")
+    assert "- 500 definitions (line): `def f0` (1), " in text and "`def f11` (12), and 488 more" in text
+    listing = stand.lead.messages[2].text
+    assert len(listing) < 10_000
