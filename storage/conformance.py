@@ -21,6 +21,7 @@ from .conformance_logs import (
     forks_share_and_part,
     forks_that_cannot_be,
 )
+from .engines.checks import Item
 from .errors import AgentNotFound, FenceLost, StaleAppend, StoreError, UsageError
 from .messages import ReasoningDelta, ToolCallDelta
 from .store import NO_CHUNKS, Arrival, Delete, Snapshot, Summary
@@ -163,7 +164,7 @@ async def a_crash_loses_nothing_committed(bench: Bench) -> None:
     store = await bench.open()
     epoch = await store.own("a")
     for n in range(150):
-        items = [created("a") if n == 0 else note(3 * n), put(3 * n + 1, f"m{n}"), chunks(3 * n + 2, 1)]
+        items: list[Item] = [created("a") if n == 0 else note(3 * n), put(3 * n + 1, f"m{n}"), chunks(3 * n + 2, 1)]
         await write(store, [batch("a", epoch, items, ids={f"m{n}": 3 * n + 1}, summary=Summary(name="a", turn=n))])
     await write(store, [batch("a", epoch, [note(450)], snapshot=b"state", blobs={"ab" * 32: b"bytes"})])
     await fork(store, "b", "a", 200)
@@ -267,7 +268,8 @@ async def what_no_caller_makes_is_refused(bench: Bench) -> None:
     """Gaps and empty first batches are the caller's mistakes; nothing of such a commit is written."""
     store = await bench.open()
     epoch = await create(store, "a")
-    for bad in ([note(1), note(3)], [note(1), chunks(3, 2)], [chunks(1, 0)]):
+    gaps: list[list[Item]] = [[note(1), note(3)], [note(1), chunks(3, 2)], [chunks(1, 0)]]
+    for bad in gaps:
         await expect(UsageError, store.commit([[batch("a", epoch, [note(1)])], [batch("a", epoch, bad, follows=0)]]))
     new = await store.own("new")
     await expect(UsageError, store.commit([[batch("new", new, [], follows=-1)]]))

@@ -94,7 +94,10 @@ async def deletes_leave_what_forks_reach(bench: Bench) -> None:
     f = await fork(store, "f", "a", 5)
     await write(store, [batch("f", f, [note(7, "f7")], blobs={late: b"late"})])
     g = await fork(store, "g", "f", 7)
+    brief = await fork(store, "brief", "a", 3)
     whole = [r async for r in store.read("g")]
+    await write(store, [Delete("brief", brief)])
+    assert await seqs(store, "a") == list(range(9))
     await write(store, [Delete("a", epoch)])
     await write(store, [Delete("f", f)])
     store = await bench.reopen(store)

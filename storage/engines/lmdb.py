@@ -10,7 +10,6 @@ gives it back late, so the thread is handed finished rows and makes a handful of
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Container, Mapping, Sequence
 from functools import partial
@@ -23,7 +22,7 @@ import trio
 from ..errors import StoreError, StoreFull, UsageError
 from ..store import Flag, Head, Results, Snapshot, Unit
 from .checks import check_agent, check_unit, matches
-from .lmdb_env import Folder, close_folder, open_folder, store_error
+from .lmdb_env import FULL, Folder, close_folder, open_folder, store_error
 from .lmdb_layout import decode_snapshot, key
 from .lmdb_plan import Plan
 from .lmdb_read import LmdbReader
@@ -163,8 +162,7 @@ class LmdbStore:
         except lmdb.Error as e:
             raise store_error(e, folder.path) from e
         except OSError as e:
-            full = e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            raise (StoreFull if full else StoreError)(f"the store {self._name} cannot be written: {e.strerror}") from e
+            raise (StoreFull if e.errno in FULL else StoreError)(f"the store {self._name} cannot be written: {e.strerror}") from e
         return True
 
     # -- reading

@@ -32,6 +32,9 @@ Tables = dict[str, Any]
 MAP_SIZES: Final = (1 << 36, 1 << 34, 1 << 32, 1 << 30)
 """What the map begins with: the first that the address space allows."""
 
+FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What the system says when a file cannot become longer."""
+
 _folders: dict[tuple[int, int], Folder] = {}
 _folders_lock = threading.Lock()
 
@@ -297,12 +300,19 @@ def _foreign(path: Path) -> StoreFormat:
 
 def store_error(error: lmdb.Error, path: Path) -> StoreError:
     """What an error of LMDB means to us."""
-    if isinstance(error, lmdb.MapFullError) or error.code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    code = getattr(error, "code", 0)  # only those that LMDB itself raises have it
+    if isinstance(error, lmdb.MapFullError | lmdb.DiskError) or code in FULL or (code == errno.EIO and _is_full(path)):
         return StoreFull(f"there is no space left for the store in {path}; free some and send again")
     if isinstance(error, lmdb.InvalidError | lmdb.VersionMismatchError):
         return _foreign(path)
     if isinstance(error, lmdb.CorruptedError | lmdb.PageNotFoundError | lmdb.NotFoundError | lmdb.BadValsizeError):
         return StoreFormat(f"the store in {path} is damaged ({error}); restore the folder from a backup")
-    if isinstance(error, lmdb.ReadonlyError | lmdb.LockError) or error.code in (errno.EACCES, errno.EROFS):
+    if isinstance(error, lmdb.ReadonlyError | lmdb.LockError) or code in (errno.EACCES, errno.EROFS):
         return StoreError(f"the store in {path} cannot be opened: {error}; check the permissions of the folder")
     return StoreError(f"the store in {path} failed: {error}")
+
+
+def _is_full(path: Path) -> bool:
+    # LMDB takes a short write for an I/O error; nearly always it means that the disk became full in the middle of it.
+    disk = os.statvfs(path)
+    return disk.f_bavail * disk.f_frsize < 1 << 20
