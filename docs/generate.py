@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
-from callboard.actors import states
-from callboard.storage import messages
+from callboard.actors import seams, states
+from callboard.net.cli import parser, problems
+from callboard.storage import errors, messages
 from callboard.storage.events import EVENTS, around, base, dialogue, lifecycle
 
 DOCS = Path(__file__).resolve().parent
@@ -72,7 +73,64 @@ def states_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"events.md": events_page, "states.md": states_page}
+def seams_page() -> str:
+    """`seams.md`: every method of `Plugin`, with what it gets and answers."""
+    parts = [
+        "# The seams",
+        NOTICE,
+        "Each is a method of `Plugin`; override what you need. How they work together is in [plugins.md](plugins.md).",
+    ]
+    for title, names, text in SEAM_KINDS:
+        parts += [f"## {title}", text, _seams_table(names)]
+    return "\n\n".join(parts) + "\n"
+
+
+def errors_page() -> str:
+    """`errors.md`: the tree, and what each error says."""
+    classes = [value for value in vars(errors).values() if _is_error(value)]
+    tree = (inspect.getdoc(errors) or "").split("\n\n")
+    parts = [
+        "# Errors",
+        NOTICE,
+        tree[0],
+        f"```text\n{inspect.cleandoc(tree[1])}\n```",
+        " ".join(tree[2].partition("This module")[0].split()),
+        "All are imported from `callboard.storage`. A turn that ends badly raises nothing by itself: it is an `Outcome` whose "
+        "`reason` says how, and `outcome.result()` raises `TurnFailed`.",
+        "Failure codes that another try may cure: " + ", ".join(f"`{c}`" for c in sorted(errors.TRANSIENT_CODES)) + ".",
+    ]
+    rows = ["| error | is a | says |", "|---|---|---|"]
+    rows += [f"| `{c.__name__}` | {_bases(c)} | {_cell(_paragraph(c))} |" for c in classes]
+    return "\n\n".join([*parts, "\n".join(rows)]) + "\n"
+
+
+def cli_page() -> str:
+    """`cli.md`: the commands with their words, and the exit codes."""
+    grammar: Any = parser.make_parser()
+    commands = next(a for a in grammar._actions if a.dest == "command").choices
+    parts = [
+        "# The command line",
+        NOTICE,
+        "Output is for people; with `--json` it is JSON, one value a line, and nothing else. An error is one sentence that says "
+        "what to do.",
+    ]
+    for name, command in commands.items():
+        actions: list[Any] = sorted((a for a in command._actions if a.dest != "help"), key=lambda a: bool(a.option_strings))
+        usage = " ".join(["callboard", name, *map(_usage, actions)])
+        rows = ["| word | |", "|---|---|", *(f"| `{_words(a)}` | {_cell(_help(a))} |" for a in actions)]
+        parts += [f"## {name}", command.description, f"```sh\n{usage}\n```", "\n".join(rows)]
+    codes = next(block for block in (inspect.getdoc(problems) or "").split("\n\n") if block.lstrip().startswith("0 "))
+    parts += ["## Exit codes", f"```text\n{inspect.cleandoc(codes)}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "errors.md": errors_page,
+    "events.md": events_page,
+    "seams.md": seams_page,
+    "states.md": states_page,
+}
 """Name below docs/ → the function that makes its text."""
 
 
@@ -147,14 +205,67 @@ def _rules(module: ModuleType) -> str:
     return (inspect.getdoc(module) or "").split("\n\n", 1)[1].replace("\n", " ")
 
 
+# -- pieces of the other pages
+
+
+AROUND = ("on_start", "on_stop")
+PLAIN = ("stream", "guard", "turn_stopping")
+SEAM_KINDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (
+        "Waterfalls",
+        seams.WATERFALLS,
+        "`async def seam(self, ctx, value, next)`: change the value on the way in, the answer on the way out, or answer alone.",
+    ),
+    ("Stream, guard, stopping", PLAIN, "These have a shape of their own, which their line says."),
+    ("Observers", seams.OBSERVERS, "They see what is committed; nothing waits for them."),
+    ("Around the system's life", AROUND, "Called once for each plugin and system."),
+)
+"""Heading, seams, and what is common to them."""
+
+
+def _seams_table(names: Iterable[str]) -> str:
+    rows = ["| seam | gets | answers | |", "|---|---|---|---|"]
+    for name in names:
+        method = getattr(seams.Plugin, name)
+        signature = inspect.signature(method)
+        given = [str(p.annotation) for p in signature.parameters.values() if p.name not in ("self", "ctx", "next")]
+        gets = f"`{given[0]}`" if given and given[0] != "Any" else ""
+        answers = f"`{signature.return_annotation}`" if str(signature.return_annotation) != "None" else ""
+        rows.append(f"| `{name}` | {gets} | {_cell(answers)} | {_cell(_paragraph(method))} |")
+    return "\n".join(rows)
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, errors.CallboardError)
+
+
+def _bases(cls: type) -> str:
+    return ", ".join(f"`{base.__name__}`" for base in cls.__bases__)
+
+
+def _words(action: Any) -> str:
+    """An argument as it is typed."""
+    return " ".join([*action.option_strings, *([str(action.metavar)] if action.metavar else [])])
+
+
+def _help(action: Any) -> str:
+    text: str = action.help
+    values: dict[str, Any] = action.__dict__
+    return text % values
+
+
+def _usage(action: Any) -> str:
+    return f"[{_words(action)}]" if action.option_strings or action.nargs == "?" else _words(action)
+
+
 # -- reading the code
 
 
 def _structs(module: ModuleType) -> Iterator[Shape]:
     """The structs a module defines, in its order, its events left out."""
-    for value in vars(module).values():
+    for name, value in vars(module).items():
         own = isinstance(value, type) and issubclass(value, msgspec.Struct) and value.__module__ == module.__name__
-        if own and value is not base.Event:
+        if own and value is not base.Event and value.__name__ == name:  # no second name of one that was there
             yield value
 
 

@@ -12,12 +12,14 @@ import inspect
 import re
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from callboard import System
 from callboard.actors.models.registry import BUILT_IN
@@ -119,13 +121,26 @@ PAGES = [p for p in sorted(DOCS.glob("*.md")) if any(blocks(p))]
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.name))
-async def test_the_code_of_a_page_runs_and_prints_what_it_says(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_a_page_runs_and_prints_what_it_says(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, Any] = {"__name__": page.stem}
-    expected: list[str] = []
+    trio.run(run_page, page, namespace)
+    expected = [line for _, block in blocks(page) for line in re.findall(r"# prints: (.*)$", block, re.MULTILINE)]
+    assert capsys.readouterr().out.splitlines() == expected
+    for name, value in namespace.items():
+        if name.startswith("test_"):
+            run_test(value)
+
+
+async def run_page(page: Path, namespace: dict[str, Any]) -> None:
+    """The blocks of a page in order, in one namespace."""
     for line, block in blocks(page):
-        expected += re.findall(r"# prints: (.*)$", block, re.MULTILINE)
         code = compiled(page, line, block)
         done = eval(code, namespace)
         if code.co_flags & inspect.CO_COROUTINE:
             await done
-    assert capsys.readouterr().out.splitlines() == expected
+
+
+def run_test(function: Callable[..., Awaitable[None]]) -> None:
+    """A test that a page shows, as pytest-trio would run it; the only fixture is its clock."""
+    arguments = [MockClock(autojump_threshold=0) for _ in inspect.signature(function).parameters]
+    trio.run(function, *arguments, clock=arguments[0] if arguments else None)
