@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
+import lmdb
 import pytest
 import trio
 
@@ -14,6 +16,7 @@ from callboard.net.cli import main
 from callboard.net.cli.lines import ago, line_of, shorten
 from callboard.net.cli.output import plain
 from callboard.storage import chunks as c
+from callboard.storage.engines.lmdb_layout import LAYOUT, Format, encode
 from callboard.storage.errors import CallboardError, StoreInUse
 from callboard.storage.events import EVENTS, AssistantChunk, Event, InboxPut, LogCreated, Note, TurnEnd
 from callboard.storage.events.base import Completed
@@ -200,3 +203,27 @@ def test_errors_pick_what_a_person_can_act_on() -> None:
     assert describe(CallboardError("x")).exit == 1
     assert describe(ZeroDivisionError("x")).exit == 70
     assert describe(KeyboardInterrupt()).exit == 130
+
+
+def test_a_store_of_a_newer_version_is_one_sentence(state: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with lmdb.open(state, max_dbs=20) as env:
+        meta = env.open_db(b"meta")
+        with env.begin(write=True) as txn:
+            txn.put(b"format", encode(Format(LAYOUT + 1, FORMAT)), db=meta)
+    for words in (("ls", state), ("verify", state), ("log", state, "desk/ann")):
+        assert "newer Callboard" in refused(capsys, *words, code=4)
+
+
+def test_a_log_that_nobody_reads_to_its_end_is_no_error(state: str) -> None:
+    async def cut() -> None:
+        async with open_store(state) as store:
+            records = [Record(n, 1, Note(kind="x", data="y" * 1000)) for n in range(5, 2000)]
+            await store.commit([[Batch("desk/ann", await store.own("desk/ann"), 4, records, Summary(name="desk"))]])
+
+    trio.run(cut)
+    words = [sys.executable, "-P", "-m", "callboard.net.cli", "log", state, "desk/ann"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert b"log/created" in process.stdout.readline()
+        process.stdout.close()
+        assert (process.wait(timeout=60), process.stderr.read()) == (141, b"")
