@@ -10,13 +10,16 @@ ignores cancellation cannot hold the turn.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import trio
+from msgspec import structs
 
 from ..storage.errors import StoreError, UsageError
 from ..storage.events import Event, InboxPut, ToolCalled, ToolResult
 from ..storage.folds.position import CallState
+from ..storage.messages import File, Image
 from ..storage.records import sound
 from .answers import CallResult, Done, LimitReached, ToolCall
 from .pipeline import Slot, ask_person, decide, error_result, result_of, run_slot
@@ -63,6 +66,13 @@ class Batch:
                 await self._loop(nursery)
         if self.limit is not None:
             raise self.limit
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What went wrong beside the bodies' cancellation: first what ends the process, then plain errors."""
+        outcomes = [slot.outcome for slot in self.slots if slot.outcome is not None]
+        fatal = next((outcome.fatal for outcome in outcomes if outcome.fatal is not None), None)
+        return fatal or next((outcome.beside for outcome in outcomes if outcome.beside is not None), None)
 
     async def _loop(self, nursery: trio.Nursery) -> None:
         while self._written < len(self.slots):
@@ -126,7 +136,7 @@ class Batch:
         if not slot.refused:
             result = await self._after(slot, result)
         try:
-            self.turn.log.append(*result_events(self.turn, slot, result), blobs=slot.blobs)
+            self.turn.log.append(*result_events(self.turn, slot, result), blobs=referred(slot, result))
         except UsageError as error:
             self.turn.log.append(*result_events(self.turn, slot, unstorable(slot, error)))
         slot.written = True
@@ -145,13 +155,23 @@ class Batch:
             return result
         except Exception as error:
             return error_result("TOOL_ERROR", f"{type(error).__name__}: {error}")
-        return done.result
+        if done.result.error is None or result.error is not None:
+            return done.result
+        # Blocked: what the body had to add goes with its result, what the blocker adds stays.
+        own = {id(message) for message in result.context}
+        return structs.replace(done.result, context=tuple(m for m in done.result.context if id(m) not in own))
 
 
 async def run_batch(turn: Turn) -> None:
     """Run the open calls of the step's answer."""
     turn.batch = Batch(turn)
     await turn.batch.run()
+
+
+def referred(slot: Slot, result: CallResult) -> dict[str, bytes]:
+    """The body's blobs that the result still refers to: a plugin may have taken them out of it."""
+    named = {block.blob for block in result.content if isinstance(block, Image | File)}
+    return {digest: data for digest, data in slot.blobs.items() if digest in named}
 
 
 def unstorable(slot: Slot, error: UsageError) -> CallResult:
@@ -179,25 +199,31 @@ def result_events(turn: Turn, slot: Slot, result: CallResult) -> list[Event]:
     events: list[Event] = []
     if slot.refused and slot.call.state == "waiting":
         events.append(called(slot))
-    context = tuple(result.context)
-    events.append(
-        ToolResult(
-            turn=turn.number,
-            step=turn.position.step,
-            call_id=slot.call.id,
-            content=result.content,
-            error=result.error,
-            concludes=result.concludes and result.error is None,
-            context=context or None,
-            meta=result.meta,
-            sources=(slot.call.seq,) if slot.call.seq >= 0 else (),
-        )
+    event = _result(slot, result)
+    return [*events, event, *context_puts(turn, [event])]
+
+
+def context_puts(turn: Turn, results: Sequence[Event]) -> list[Event]:
+    """What all results of the batch add to the next step, if these are the last of them."""
+    contexts = {event.call_id: event.context or () for event in results if isinstance(event, ToolResult)}
+    if any(call.id not in contexts for call in turn.position.open_calls) or not contexts:
+        return []
+    messages = [message for call in turn.position.calls for message in contexts.get(call.id, call.context)]
+    return [InboxPut(message=message, lane="next-step", wake=False) for message in messages]
+
+
+def _result(slot: Slot, result: CallResult) -> ToolResult:
+    return ToolResult(
+        turn=slot.turn.number,
+        step=slot.turn.position.step,
+        call_id=slot.call.id,
+        content=result.content,
+        error=result.error,
+        concludes=result.concludes and result.error is None,
+        context=tuple(result.context) or None,
+        meta=result.meta,
+        sources=(slot.call.seq,) if slot.call.seq >= 0 else (),
     )
-    if all(call.state == "done" or call is slot.call for call in turn.position.calls):
-        for call in turn.position.calls:
-            messages = context if call is slot.call else call.context
-            events.extend(InboxPut(message=message, lane="next-step", wake=False) for message in messages)
-    return events
 
 
 def closing_results(turn: Turn, *, code_started: str, code_waiting: str, finished_only: bool = False) -> list[Event]:
@@ -209,27 +235,27 @@ def closing_results(turn: Turn, *, code_started: str, code_waiting: str, finishe
     for call in turn.position.open_calls:
         slot = slots.get(call.id)
         if slot is not None and slot.ended_by_itself:
-            events.extend(_own_result(turn, slot))
+            events.extend(_own_result(slot))
         elif not finished_only:
             events.append(_substitute(turn, call, slot, code_started, code_waiting))
     return events
 
 
-def _own_result(turn: Turn, slot: Slot) -> list[Event]:
-    result = result_of(slot)
+def _own_result(slot: Slot) -> list[Event]:
     events: list[Event] = [called(slot)] if slot.refused and slot.call.state == "waiting" else []
-    event = _plain_result(turn, slot, result)
+    event = _result(slot, result_of(slot))
     try:
         sound(event)
     except UsageError as error:
-        event = _plain_result(turn, slot, unstorable(slot, error))
+        event = _result(slot, unstorable(slot, error))
     events.append(event)
     return events
 
 
-def _plain_result(turn: Turn, slot: Slot, result: CallResult) -> ToolResult:
-    step = turn.position.step
-    return ToolResult(turn=turn.number, step=step, call_id=slot.call.id, content=result.content, error=result.error)
+def closing_blobs(turn: Turn) -> dict[str, bytes]:
+    """What the results that the exit writes refer to."""
+    slots = turn.batch.slots if turn.batch is not None else ()
+    return {digest: data for slot in slots if not slot.written for digest, data in slot.blobs.items()}
 
 
 def _substitute(turn: Turn, call: CallState, slot: Slot | None, code_started: str, code_waiting: str) -> ToolResult:

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 class ChildEnd:
     """What the parent's log will say; kept open until it is on disk."""
 
-    def __init__(self, parent: Actor, child: Child, reason: EndReason) -> None:
-        self.parent, self.child, self.reason = parent, child, reason
+    def __init__(self, parent: Actor, child: Child) -> None:
+        self.parent, self.child = parent, child
         parent.holds += 1
 
-    def append(self, turn: Turn) -> None:
+    def append(self, turn: Turn, reason: EndReason) -> None:
         """Write it, joined with the child's own end."""
         usage = turn.log.state.usage.total
-        events: list[Event] = [ChildEnded(child=self.child.id, reason=self.reason, usage=usage)]
+        events: list[Event] = [ChildEnded(child=self.child.id, reason=reason, usage=usage)]
         if self.child.background:
-            text = turn.position.text if self.reason.kind == "completed" else f"{self.child.id} {explain(self.reason)}"
+            text = turn.position.text if reason.kind == "completed" else f"{self.child.id} {explain(reason)}"
             message = Message(f"{self.child.task}#end", "user", (TextBlock(text or "(no text)"),), AgentSource(self.child.id))
             events.append(InboxPut(message=message, lane="next-step", sender=self.child.id))
         self.parent.log.append(*events)
@@ -44,7 +44,7 @@ class ChildEnd:
             self.parent.wake()
 
 
-async def child_end(turn: Turn, reason: EndReason) -> ChildEnd | None:
+async def child_end(turn: Turn) -> ChildEnd | None:
     """The end to write for a child whose task this turn took; None for every other agent."""
     actor = turn.actor
     parent_id = actor.state.identity.parent
@@ -60,4 +60,4 @@ async def child_end(turn: Turn, reason: EndReason) -> ChildEnd | None:
         return None
     if child.task not in taken and not (turn.prompt is not None and turn.prompt.id == child.task):
         return None
-    return ChildEnd(parent, child, reason)
+    return ChildEnd(parent, child)

@@ -28,12 +28,13 @@ from ..storage.events import (
     TurnSuspend,
 )
 from .answers import LimitReached
-from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN, closing_results
+from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN, closing_blobs, closing_results, context_puts
 from .child_end import ChildEnd, child_end
 from .failures import flatten
 from .outcomes import outcome_now
 from .respond import standard_reply
 from .texts import well_formed
+from .tools.bodies import innermost
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -45,18 +46,20 @@ async def close_turn(turn: Turn) -> None:
     Raises:
         CommitFailed: the end did not reach the disk; recovery will write one.
     """
-    actor, error = turn.actor, turn.error
+    actor = turn.actor
+    end = await child_end(turn)
+    # No checkpoint from here to the append: a cancel comes before it and counts, or after it and finds no open turn.
+    if turn.batch is not None and turn.batch.failure is not None:
+        turn.error = turn.batch.failure
     cause = turn.position.cancel
     if cause is None and turn.suspending:
         if actor.agent.recovery == "continue":
-            await _suspend(turn)
+            await _suspend(turn, end)
             return
         cause = Cause("disposed")
-    reason = _reason(turn, cause, error)
+    reason = _reason(turn, cause, turn.error)
     turn.end_usage = turn.position.usage
-    end = await child_end(turn, reason)
-    events = [*_what_is_missing(turn, reason), *_end(turn, reason)]
-    _append(turn, events, end)
+    _append(turn, reason, end)
     if actor.state.worth_a_snapshot:
         actor.log.snapshot_soon()
     await actor.log.commit()
@@ -125,23 +128,27 @@ def _end(turn: Turn, reason: EndReason) -> list[Event]:
 
 
 @trio.lowlevel.enable_ki_protection
-def _append(turn: Turn, events: list[Event], end: ChildEnd | None) -> None:
+def _append(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
     actor = turn.actor
+    events = [*_what_is_missing(turn, reason), *_end(turn, reason)]
     turn.claimed_before_end = turn.position.claimed + (turn.claiming if not turn.position.cancel else ())
-    first = actor.log.append(*events)
+    first = actor.log.append(*events, blobs=closing_blobs(turn))
     turn.end_seq = next(first + place for place, event in enumerate(events) if isinstance(event, TurnEnd))
     actor.inbox.release()
     if end is not None:
-        end.append(turn)
+        end.append(turn, reason)
 
 
-async def _suspend(turn: Turn) -> None:
+async def _suspend(turn: Turn, end: ChildEnd | None) -> None:
     """Results of bodies that finished are facts; what was cut is left for the next start."""
+    if end is not None:
+        end.parent.holds -= 1
     results = closing_results(turn, code_started="", code_waiting="", finished_only=True)
-    turn.log.append(*results, TurnSuspend(turn=turn.number))
+    turn.log.append(*results, *context_puts(turn, results), TurnSuspend(turn=turn.number), blobs=closing_blobs(turn))
     turn.actor.inbox.release()
     await turn.log.commit()
     turn.actor.promises.break_all(_closing_error(turn))
+    _pass_on(turn)
 
 
 def _closing_error(turn: Turn) -> CallboardError:
@@ -163,5 +170,10 @@ def _tell(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
     if end is not None:
         end.tell()
     actor.inbox.forget_ids(actor.log.committed)
+    _pass_on(turn)
+
+
+def _pass_on(turn: Turn) -> None:
+    """What is no `Exception` (SystemExit and the like) closes the system and leaves it, now that the turn is closed."""
     if turn.error is not None and not isinstance(turn.error, Exception):
-        actor.runtime.crash(turn.error)
+        turn.actor.runtime.crash(innermost(turn.error))

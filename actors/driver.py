@@ -7,7 +7,7 @@ system was cancelled from outside, which is a shutdown without grace and must be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
@@ -40,17 +40,16 @@ async def drive(actor: Actor) -> None:
 async def _run_turn(actor: Actor) -> None:
     turn = Turn(actor)
     actor.turn = turn
-    outside: trio.Cancelled | None = None
+    outside: BaseException | None = None
     try:
         turn.open()
         try:
             with turn.scope:
                 await turn.walk()
-        except trio.Cancelled as cancelled:
-            outside = cancelled  # not ours: the scope around the whole system
-            turn.suspend_now()
         except BaseException as error:  # the one place that writes the end of a turn
-            turn.error = error
+            outside, turn.error = _split(error)
+            if outside is not None:  # not ours: the scope around the whole system
+                turn.suspend_now()
         if actor.log.failed is not None:
             raise actor.log.failed from turn.error
         with trio.CancelScope(shield=True):
@@ -59,3 +58,10 @@ async def _run_turn(actor: Actor) -> None:
         actor.turn = None
     if outside is not None:
         raise outside
+
+
+def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """What of an error is cancellation, and what is not: a nursery in a plugin may raise both at once."""
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).split(trio.Cancelled)
+    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)

@@ -187,7 +187,7 @@ class _Body:
         return BodyOutcome(
             self._why_cut() if cancelled else "error",
             beside=plain,
-            fatal=None if fatal is None else _innermost(fatal),
+            fatal=None if fatal is None else innermost(fatal),
         )
 
     def _why_cut(self) -> CutEnd | Literal["abandoned"]:
@@ -229,9 +229,9 @@ class _Body:
         return BodyOutcome("abandoned", caller_cancelled=caller_cancelled)
 
 
-def _innermost(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def innermost(error: BaseException) -> BaseException:
     """The one exception in a group, without its wrapping; a group of several stays one."""
-    error: Any = group
-    while isinstance(error, BaseExceptionGroup) and len(inner := cast("Any", error).exceptions) == 1:
-        error = inner[0]
-    return cast("BaseException", error)
+    inner: Any = error
+    while isinstance(inner, BaseExceptionGroup) and len(members := cast("Any", inner).exceptions) == 1:
+        inner = members[0]
+    return cast("BaseException", inner)
