@@ -38,14 +38,15 @@ def code(text: str) -> str:
 
 
 def _head(folder: FolderAnswer, read: list[FileReport]) -> list[str]:
-    ignored = "hidden files and those that git ignores" if folder.git else "hidden files"
+    ignored = "Hidden files and those that git ignores" if folder.git else "Hidden files"
+    left_out = f"{_count(folder.left_out, 'file')} left out, with the reasons at the end." if folder.left_out else "All are read."
     return [
         MARK,
         f"# What is in {code(folder.folder)}",
         "",
         f"{_count(len(read), 'text file')}: {_count(sum(r.lines for r in read), 'line')}, "
         f"{_count(sum(r.words for r in read), 'word')}, {_count(sum(r.bytes for r in read), 'byte')}. "
-        f"{_count(folder.left_out, 'file')} left out by name below; {ignored} are not looked at.",
+        f"{left_out} {ignored} are not looked at.",
         "",
         "To check a figure: `wc FILE` counts lines, words (`LC_ALL=C`) and bytes, `sha256sum FILE` the digest, "
         "`grep -oiw TERM FILE | wc -l` a term; `sed -n Np FILE` shows line N.",
