@@ -16,7 +16,7 @@ from ..demo.discovery import Listing, discover, reasons
 from ..demo.performance import Done, Plan, lead_of, open_system, perform, remember
 from ..demo.progress import Board
 from ..demo.screen import Lines, LiveTree, Screen
-from ..demo.tools import DEFAULT_LIMIT, may_replace
+from ..demo.tools import may_replace
 from .output import Output
 from .problems import FAILED, OK, Refused
 
@@ -43,7 +43,7 @@ def _plan(arguments: argparse.Namespace, output: Output) -> Plan:
         folder=_folder(arguments.folder),
         state=Path(os.path.abspath(arguments.state)),
         report=Path(os.path.abspath(arguments.report)),
-        limit=DEFAULT_LIMIT if arguments.limit is None else arguments.limit,
+        limit=arguments.limit,
         pace=pace,
     )
 

@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
+from ..demo.discovery import DEFAULT_LIMIT, MOST_FILES
 from . import problems
 from .problems import Refused
 
@@ -68,7 +69,9 @@ def _add_demo(commands: _Commands) -> None:
     demo.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="the folder to read (default: this one)")
     demo.add_argument("--state", default="callboard-state", metavar="DIR", help="where everything is kept (default: %(default)s)")
     demo.add_argument("--report", default="report.md", metavar="FILE", help="what to write (default: %(default)s)")
-    demo.add_argument("--limit", type=count, default=None, metavar="N", help="read at most N files (default: 400)")
+    demo.add_argument(
+        "--limit", type=count, default=DEFAULT_LIMIT, metavar="N", help="read at most N files (default: %(default)s)"
+    )
     demo.add_argument(
         "--pace", type=seconds, default=None, metavar="S", help="seconds a model's answer takes (default: so that one can watch)"
     )
@@ -102,9 +105,6 @@ def _add_verify(commands: _Commands) -> None:
     verify = _add(commands, "verify", "Rebuild every request from the log before it and check every invariant.")
     verify.add_argument("state", metavar="STATE", help="the store's folder")
     verify.add_argument("agent", nargs="?", metavar="ID", help="only this agent")
-
-
-MOST_FILES = 10_000
 
 
 def count(text: str) -> int:

@@ -7,14 +7,13 @@ from typing import Any
 from ...actors.agent import Agent
 from ...actors.delegation import delegate
 from ...actors.limits import Limits
+from .discovery import MOST_FILES
 from .lead import LeadModel
 from .reader import ReaderModel
 from .tools import READING, ask_reader, list_files, write_report
 
 AT_ONCE = 4
 """So many readers read at a time."""
-MOST_FILES = 10_000
-"""The most that `--limit` may ask for."""
 LISTING_BYTES = 16 * 1024 * 1024
 """A listing of so many files must stay whole, where other results may be cut: the lead cannot go on from a piece of it."""
 

@@ -19,6 +19,9 @@ from msgspec import Struct
 SNIFF_BYTES = 8192
 MAX_BYTES = 4 * 1024 * 1024
 """A file beyond this is listed, not read: every tool looks at whole files."""
+DEFAULT_LIMIT = 400
+MOST_FILES = 10_000
+"""How many files a run reads if nobody says otherwise, and how many it can be asked for."""
 STATE_NAME = "callboard-state"
 _GIT_SECONDS = 30
 

@@ -39,7 +39,9 @@ def code(text: str) -> str:
 
 def _head(folder: FolderAnswer, read: list[FileReport]) -> list[str]:
     ignored = "Hidden files and those that git ignores" if folder.git else "Hidden files"
-    left_out = f"{_count(folder.left_out, 'file')} left out, with the reasons at the end." if folder.left_out else "All are read."
+    left_out = (
+        f"{_count(folder.left_out, 'file')} left out, with the reasons at the end." if folder.left_out else "None is left out."
+    )
     return [
         MARK,
         f"# What is in {code(folder.folder)}",

@@ -29,13 +29,12 @@ from .answers import (
     TermsAnswer,
     WrittenAnswer,
 )
-from .discovery import MAX_BYTES, discover, reasons
+from .discovery import DEFAULT_LIMIT, MAX_BYTES, discover, reasons
 from .effects import note_effect
 from .report import MARK
 
 FOLDER, REPORT = "folder", "report"
 """The labels that name the folder and the report; readers inherit them from their lead."""
-DEFAULT_LIMIT = 400
 
 
 class Stage(Struct, frozen=True):
