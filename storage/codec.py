@@ -79,16 +79,18 @@ _decode_tag = msgspec.msgpack.Decoder(Tagged).decode
 _decode_runs = msgspec.msgpack.Decoder(list[PackedRun]).decode
 
 
-def encode_frame(batch: Batch, log: int, time: int) -> tuple[bytes, bytes | None, int]:
-    """The frame and the packed runs (None without chunks) of a batch, and the time of its last record (`time` if it is empty)."""
+def encode_frame(batch: Batch, log: int, time: int) -> tuple[bytes, bytes | None, int, int]:
+    """The frame and the packed runs (None without chunks) of a batch, its last seq, and that record's time (`time` if it is
+    empty)."""
     events: list[Any] = []
     runs: list[int] = []
     later: list[int] = []
     packed: list[PackedRun] = []
-    start = end = end_of_records = 0
+    start = end = end_of_records = in_runs = 0
     for item in batch.items:
         if isinstance(item, ChunkRun):
             runs += (len(events), len(item))
+            in_runs += len(item)
             packed.append(pack_run(item))
             end = item.times[-1]
             continue
@@ -102,7 +104,7 @@ def encode_frame(batch: Batch, log: int, time: int) -> tuple[bytes, bytes | None
     first = batch.follows + 1
     ids = {message_id: seq - first for message_id, seq in batch.ids.items()}
     frame = _encode(Frame(log, first, batch.epoch, start, later, events, runs, ids, batch.summary, end))
-    return frame, _encode(packed) if packed else None, end
+    return frame, _encode(packed) if packed else None, batch.follows + len(events) + in_runs, end
 
 
 def _body(record: Record) -> Any:

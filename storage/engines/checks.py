@@ -68,17 +68,17 @@ def check_unit(unit: Unit) -> None:
         raise UsageError(f"the fork {forked.pop()!r} needs its own first record in the same unit")
 
 
-def check_batch(batch: Batch) -> int:
-    """The seq of the batch's last record; its items must follow one another without a gap."""
+def check_batch(batch: Batch) -> None:
+    """The batch's items must follow one another without a gap, and a new log's must not be empty."""
     seq = batch.follows
     for item in batch.items:
-        if first(item) != seq + 1 or not size(item):
-            gap = f"seq {first(item)} follows {seq}"
-            raise UsageError(f"the records of {batch.agent!r} must be dense: {gap}", agent=batch.agent, seq=first(item))
-        seq += size(item)
+        start, count = (item.seq, 1) if isinstance(item, Record) else (item.first, len(item))
+        if start != seq + 1 or not count:
+            gap = f"seq {start} follows {seq}"
+            raise UsageError(f"the records of {batch.agent!r} must be dense: {gap}", agent=batch.agent, seq=start)
+        seq += count
     if seq < 0:
         raise UsageError(f"the first batch of {batch.agent!r} must hold a record", agent=batch.agent)
-    return seq
 
 
 def fence_lost(part: Batch | Delete | Fork) -> FenceLost:

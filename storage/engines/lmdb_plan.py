@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ..codec import encode_frame
 from ..errors import CommitFailed, StoreError
 from ..store import Batch, Delete, Fork, Head, Unit
-from .checks import check_batch, fence_lost, gone, stale
+from .checks import fence_lost, gone, stale
 from .lmdb_delete import Doomed, delete_log, hold_blob
 from .lmdb_layout import Ancestry, LogRow, Row, State, encode, key, pair, unkey
 from .lmdb_overlay import Overlay, Rows
@@ -79,7 +79,9 @@ class Plan:
 
     def add(self, unit: Unit) -> None:
         """Check and encode one unit; the answer is the next of `results`."""
-        staged, before = Staged(), (self._position, self._log)
+        before = (self._position, self._log)
+        # A part stages nothing if it fails, so a unit of one part needs no staging of its own.
+        staged = self._all if len(unit) == 1 else Staged()
         error = None
         for part in unit:
             error = self._part(part, staged)
@@ -87,7 +89,8 @@ class Plan:
                 self._position, self._log = before
                 break
         else:
-            self._all.take(staged)
+            if staged is not self._all:
+                self._all.take(staged)
         self.results.append(error)
 
     def _part(self, part: Any, staged: Staged) -> StoreError | None:
@@ -118,15 +121,16 @@ class Plan:
         end = self._end(batch.agent, staged)
         if batch.follows != (-1 if end is None else end[1]):
             return stale(batch, -1 if end is None else end[1])
-        row, _, time = (self._create(batch.agent, [], staged), -1, 0) if end is None else end
+        log, time = (self._log + 1, 0) if end is None else (end[0].log, end[2])
         try:
-            frame, chunks, time = encode_frame(batch, row.log, time)
+            frame, chunks, last, time = encode_frame(batch, log, time)
         except (TypeError, ValueError, OverflowError) as e:
             error = CommitFailed(f"a record of {batch.agent!r} cannot be stored: {e}", agent=batch.agent)
             error.__cause__ = e
             return error
+        row = self._create(batch.agent, [], staged) if end is None else end[0]
         self._position += 1
-        position, first, last = self._position, batch.follows + 1, check_batch(batch)
+        position, first = self._position, batch.follows + 1
         staged.put("journal", key(position), frame)
         if chunks is not None:
             staged.put("chunks", key(position), chunks)
