@@ -239,8 +239,10 @@ class Done(Struct, frozen=True):
         return Done(self.call, msgspec.structs.replace(self.result, content=content))
 
     def with_text(self, text: str, *, error: str | None = None) -> Done:
-        """A copy whose result is this text; what the call's own result was is not logged."""
-        return Done(self.call, msgspec.structs.replace(self.result, content=(TextBlock(text),), error=error))
+        """A copy whose result is this text; what the call's own result was is not logged, with an `error` nothing of it."""
+        if error is not None:
+            return Done(self.call, CallResult.of(text, error=error))
+        return Done(self.call, msgspec.structs.replace(self.result, content=(TextBlock(text),), error=None))
 
 
 Verdict = Allow | Deny | Ask
