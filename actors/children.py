@@ -127,14 +127,16 @@ async def _wait(runtime: Runtime, child: Child, task: str) -> Outcome[Any]:
     try:
         return await await_outcome(runtime, child.id, task, None)
     except trio.Cancelled:
-        if not runtime.closing:
-            await _stop(runtime, child.id)
+        await _stop(runtime, child.id)
         raise
 
 
 async def _stop(runtime: Runtime, child_id: str) -> None:
     """The parent was cancelled: the child ends before it does. The deadline of the parent's bodies bounds this wait too."""
     with trio.CancelScope(shield=True):
+        await trio.lowlevel.checkpoint()
+        if runtime.closing:
+            return  # a cancel from outside, of the whole system: the child goes on at the next start, as its parent does
         try:
             child = await runtime.registry.actor(child_id)
             await cancel(child, Cause("parent"), keep_inbox=True)

@@ -30,11 +30,8 @@ async def drive(actor: Actor) -> None:
     except StoreError:
         if actor.log.failed is None:
             raise
-        actor.fail()
-    else:
-        actor.rest()
     finally:
-        actor.at_barrier()
+        actor.rest()  # however it ends: somebody who is shielded may wait for that
 
 
 async def _run_turn(actor: Actor) -> None:

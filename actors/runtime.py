@@ -172,6 +172,7 @@ class Runtime:
             await plugin.on_start(self.system)
         await self._recover()
         self.bodies_nursery.start_soon(self._janitor)
+        self.bodies_nursery.start_soon(self._notice_cancel)
 
     def _all_plugins(self) -> list[Plugin]:
         plugins = {id(plugin): plugin for plugin in self.plugins}
@@ -199,6 +200,16 @@ class Runtime:
                 self.report.failed[id] = error
                 return
             (self.report.resumed if actor.take_up or actor.position.open else self.report.woken).append(id)
+
+    async def _notice_cancel(self) -> None:
+        """When the scope around the system is cancelled, nothing new begins, and what runs is left for the next start.
+
+        All tasks hear of it in the same pass of the scheduler; one pass later `closing` tells which kind of cancel it was.
+        """
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.closing = True
 
     async def _janitor(self) -> None:
         """Drop from memory what has been idle for long enough."""
