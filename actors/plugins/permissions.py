@@ -45,7 +45,8 @@ class Permissions(Plugin):
                 f"Permissions(default={default!r}) is none of allow, deny, ask{closest(default, ('allow', 'deny', 'ask'))}"
             )
         self._allow, self._deny, self._ask = tuple(allow), tuple(deny), tuple(ask)
-        self._default, self._expires_s = default, expires_s
+        self._default: Default = default
+        self._expires_s = expires_s
 
     def __repr__(self) -> str:
         return f"Permissions(allow={self._allow}, deny={self._deny}, ask={self._ask}, default={self._default!r})"
