@@ -85,8 +85,10 @@ class Crashes(Generic[T]):
         self._commit += 1
         doomed = _DoomedStore(self._commit)
         self._over = not await doomed.run(self._scenario)
-        if doomed.image is None:
-            raise UsageError(f"the scenario {self._scenario!r} made {self._commit - 1} commits and no more: nothing to crash")
+        if doomed.image is None:  # this run needed fewer commits than the one before
+            if self._commit > 1:
+                raise StopAsyncIteration
+            raise UsageError(f"the scenario {self._scenario!r} committed nothing, so there is nothing to crash")
         return await self._again(doomed, doomed.image)
 
     async def _again(self, doomed: _DoomedStore, image: MemoryStore) -> Crash[T]:
