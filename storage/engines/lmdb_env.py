@@ -15,7 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import lmdb
 
@@ -25,8 +25,8 @@ from .lmdb_layout import LAYOUT, TABLES, Format, decode_format, decode_log, enco
 from .lmdb_lock import FolderLock
 from .lmdb_overlay import Overlay
 
-if TYPE_CHECKING:
-    Transaction = lmdb.Transaction[bytes]
+Transaction: TypeAlias = "lmdb.Transaction[bytes]"
+"""At run time the class takes no parameter."""
 Tables = dict[str, Any]
 
 MAP_SIZES: Final = (1 << 36, 1 << 34, 1 << 32, 1 << 30)

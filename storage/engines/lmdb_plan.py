@@ -78,15 +78,13 @@ class Plan:
         return self._all.frames
 
     def add(self, unit: Unit) -> None:
-        """Check and encode one unit; the answer is the next of `results`."""
-        before = (self._position, self._log)
+        """Check and encode one unit; the answer is the next of `results`. Positions of a unit that fails stay unused."""
         # A part stages nothing if it fails, so a unit of one part needs no staging of its own.
         staged = self._all if len(unit) == 1 else Staged()
         error = None
         for part in unit:
             error = self._part(part, staged)
             if error is not None:
-                self._position, self._log = before
                 break
         else:
             if staged is not self._all:

@@ -125,11 +125,11 @@ class LmdbReader:
 
 
 def positions(folder: Folder, txn: Transaction, row: Row, log: int, seq: int) -> Iterator[tuple[int, int]]:
-    """(position, first seq) of a log's frames, from the one that holds `seq` on. `row` is the head of the reading agent."""
-    last = -1
-    for place in _indexed(folder, txn, log, seq):
-        last = place[0]
-        yield place
+    """(position, first seq) of a log's frames, from the one that holds `seq` on. `row` is the head of the reading agent.
+
+    While a commit is being settled, index and memory may know the same ones: those come twice, and the reader is past them.
+    """
+    yield from _indexed(folder, txn, log, seq)
     if log != row.log:
         name = folder.owner_of(txn, log)
         owner = folder.overlay.row(txn, name) if name is not None else None
@@ -138,10 +138,7 @@ def positions(folder: Folder, txn: Transaction, row: Row, log: int, seq: int) ->
         row = owner
     waiting = row.unindexed()
     at = max(bisect_right(waiting[1::2], seq) - 1, 0)
-    for place in pairs(waiting[2 * at :]):
-        # While a commit is being settled, the index may have already what memory still has.
-        if place[0] > last:
-            yield place
+    yield from pairs(waiting[2 * at :])
 
 
 def _indexed(folder: Folder, txn: Transaction, log: int, seq: int) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import lmdb
+import trio
+from benches import LmdbBench
 
 from callboard.storage.conformance_kit import batch, chunks, create, created, fork, note, put, seqs, write
 from callboard.storage.engines.lmdb import LmdbStore
@@ -19,6 +21,13 @@ def rows(folder: Path) -> dict[str, int]:
     """Rows in each table of a closed store."""
     with lmdb.open(str(folder), max_dbs=20, readonly=True) as env, env.begin() as txn:
         return {t: txn.stat(env.open_db(t.encode(), txn=txn, create=False))["entries"] for t in TABLES}
+
+
+def keys(folder: Path, table: str) -> list[int]:
+    """The numbers that are keys of a table of a closed store."""
+    with lmdb.open(str(folder), max_dbs=20, readonly=True) as env, env.begin() as txn:
+        found = txn.cursor(db=env.open_db(table.encode(), txn=txn, create=False)).iternext(values=False)
+        return [int.from_bytes(key, "big") for key in found]
 
 
 def raw_bytes(folder: Path) -> bytes:
@@ -157,3 +166,46 @@ async def test_a_page_read_while_a_commit_settles_shows_no_frame_twice(tmp_path:
     assert await seqs(store, "a") == list(range(100))
     assert [h.last for h in await store.agents()] == [99]
     await store.aclose()
+
+
+async def test_a_flag_that_is_over_leaves_its_table(tmp_path: Path) -> None:
+    store = await LmdbStore.open(tmp_path, sync=False, lazy_commits=1)
+    epoch = await create(store, "a", summary=Summary(open=True, timer=3))
+    for seq in range(1, 6):
+        await write(store, [batch("a", epoch, [note(seq)], summary=Summary(open=True) if seq < 3 else Summary())])
+    await store.aclose()
+    assert rows(tmp_path)["flags"] == 0
+
+
+async def test_positions_and_log_numbers_are_not_used_again(tmp_path: Path) -> None:
+    """A reader that has seen the newest frame, since deleted, would take another one at its place for it."""
+    bench = LmdbBench(tmp_path / "store")
+    store = await bench.open()
+    await create(store, "a")
+    epoch = await create(store, "b")
+    await write(store, [Delete("b", epoch)])
+    store = await bench.crash(store)
+    await create(store, "c")
+    await store.aclose()
+    assert keys(bench.folder, "journal") == [1, 3]
+    assert keys(bench.folder, "logs") == [1, 3]
+
+
+async def test_a_filter_that_finds_nothing_lets_others_run(tmp_path: Path) -> None:
+    async with open_store(tmp_path, sync=False) as store:
+        epoch = await create(store, "a")
+        for seq in range(1, 2000):
+            await write(store, [batch("a", epoch, [note(seq)])])
+        passes = 0
+
+        async def count() -> None:
+            nonlocal passes
+            while True:
+                await trio.lowlevel.checkpoint()
+                passes += 1
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            assert await seqs(store, "a", types={"turn/start"}) == []
+            nursery.cancel_scope.cancel()
+        assert passes > 5

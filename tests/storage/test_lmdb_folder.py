@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import lmdb
@@ -15,6 +16,8 @@ import trio
 
 from callboard.storage.conformance_kit import batch, create, fork, note, put, seqs, texts, write
 from callboard.storage.engines.lmdb import LmdbStore
+from callboard.storage.engines.lmdb_env import Transaction
+from callboard.storage.engines.lmdb_plan import Plan
 from callboard.storage.errors import StoreError, StoreFormat, StoreInUse, UsageError
 from callboard.storage.opening import open_engine, open_store
 from callboard.storage.store import Delete, Store, Summary
@@ -309,17 +312,43 @@ async def test_closing_waits_for_the_commit_in_flight(tmp_path: Path) -> None:
         assert await texts(reader, "a") == [""]
 
 
-async def test_a_cancelled_commit_is_still_known(tmp_path: Path) -> None:
+async def test_a_cancelled_commit_is_still_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The transaction cannot be taken back, so the commit ends first, and memory knows what the disk has."""
+    gate, run = threading.Event(), Plan.run
+
+    def gated(self: Plan, txn: Transaction) -> None:
+        gate.wait(10)
+        run(self, txn)
+
+    monkeypatch.setattr(Plan, "run", gated)
     async with open_store(tmp_path, sync=False) as store:
         epoch = await store.own("a")
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            await store.commit([[batch("a", epoch, [note(0)])]])
-        head = await store.head("a")
-        last = -1 if head is None else head.last
-        await write(store, [batch("a", epoch, [note(last + 1)])])
-        assert await seqs(store, "a") == list(range(last + 2))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(write, store, [batch("a", epoch, [note(0)])])
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+            gate.set()
+        await write(store, [batch("a", epoch, [note(1)])])
+        assert await seqs(store, "a") == [0, 1]
+
+
+HOLD_A_TRANSACTION = """
+import lmdb, os, signal, sys
+txn = lmdb.open(sys.argv[1], readonly=True, max_dbs=20).begin()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+async def test_a_killed_reader_leaves_no_slot(tmp_path: Path) -> None:
+    """Its snapshot would keep every page freed since from being used again."""
+    await a_store(tmp_path)
+    with pytest.raises(AssertionError):
+        child(HOLD_A_TRANSACTION, tmp_path)
+    async with open_store(tmp_path, sync=False) as store:
+        assert isinstance(store, LmdbStore)
+        folder = store._open  # pyright: ignore[reportPrivateUsage]
+        assert folder is not None
+        assert folder.env.reader_check() == 0
 
 
 async def test_the_folder_has_no_handles_left(tmp_path: Path) -> None:

@@ -67,6 +67,25 @@ async def test_c235_growing_waits_for_nobody_but_a_backup(tmp_path: Path) -> Non
         assert (await seqs(copy, "a"))[0] == 0
 
 
+async def test_c235_the_map_never_grows_under_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy is a transaction in another thread; growing under it would end the process."""
+    store = await LmdbStore.open(tmp_path, sync=False, map_size=SMALL)
+    folder = store._open  # pyright: ignore[reportPrivateUsage]
+    assert folder is not None
+    held: list[bool] = []
+
+    def room(_: int) -> bool:
+        held.append(folder.copying.locked())
+        return True
+
+    monkeypatch.setattr("callboard.storage.engines.lmdb_env.room_for", room)
+    epoch = await store.own("a")
+    await write(store, [batch("a", epoch, [big(0, 2 * SMALL)])])
+    assert held
+    assert all(held)
+    await store.aclose()
+
+
 async def test_c235_a_map_that_cannot_grow_is_a_full_store_that_still_reads(tmp_path: Path) -> None:
     store = await LmdbStore.open(tmp_path, sync=False, map_size=SMALL, map_limit=SMALL)
     epoch = await create(store, "a")

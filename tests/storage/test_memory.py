@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+import trio
+
 from callboard.storage.conformance_kit import batch, chunks, create, created, fork, names, note, put, seqs, write
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import FenceLost
@@ -68,12 +71,18 @@ async def test_a_copy_is_independent_in_both_directions() -> None:
     assert await seqs(store, "a") == [0, 1, 2, 3, 4]
 
 
-async def test_a_batch_is_taken_as_it_is_when_it_is_given() -> None:
+async def test_a_batch_is_taken_as_it_is_when_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on growing after the commit was asked for does not grow in the store."""
     store = MemoryStore()
     epoch = await store.own("a")
-    run = chunks(1, 2)
-    await write(store, [batch("a", epoch, [created("a"), run])])
-    run.times.append(1)
-    run.chunks.append(run.chunks[0])
+    run, checkpoint = chunks(1, 2), trio.lowlevel.checkpoint
+
+    async def meanwhile() -> None:
+        run.times.append(run.times[-1])
+        run.chunks.append(run.chunks[0])
+        await checkpoint()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trio.lowlevel, "checkpoint", meanwhile)
+        await write(store, [batch("a", epoch, [created("a"), run])])
     assert await seqs(store, "a") == [0, 1, 2]
