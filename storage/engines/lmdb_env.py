@@ -150,6 +150,7 @@ def open_folder(
                 folder = Folder(path, writing=not readonly, sync=sync, map_size=map_size, map_limit=map_limit)
             folder.users += 1
             _folders[name] = folder
+            folder.env.reader_check()  # processes that were killed leave their slots behind
             if owner is not None:
                 folder.map_limit = map_limit
                 folder.own(owner)
@@ -201,7 +202,7 @@ def _prepare(path: Path, readonly: bool) -> None:
 def _open_env(path: Path, writing: bool, sync: bool, map_size: int | None) -> lmdb.Environment:
     sizes = (map_size,) if map_size is not None else [s for s in MAP_SIZES if room_for(s)] or MAP_SIZES[-1:]
     try:
-        env = lmdb.open(
+        return lmdb.open(
             str(path),
             map_size=sizes[0],
             max_dbs=len(TABLES) + 3,
@@ -212,8 +213,6 @@ def _open_env(path: Path, writing: bool, sync: bool, map_size: int | None) -> lm
             sync=sync,
             metasync=sync,
         )
-        env.reader_check()  # processes that were killed leave their slots behind
-        return env
     except lmdb.Error as e:
         raise store_error(e, path) from e
 
