@@ -182,6 +182,7 @@ class Actor:
             self.status = status
             self.runtime.observers.status(self, status)
 
+            self.runtime.turn_over.unpark_all()
     async def wait_idle(self) -> None:
         """Return when no driver runs.
 

@@ -8,6 +8,7 @@ that was cut; one absolute deadline, set here, bounds all bodies of the tree.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -16,6 +17,7 @@ from ..storage.errors import CallboardError
 from ..storage.events import Aborted, Cause, ChildEnded, InboxDrop, TurnCancel
 
 if TYPE_CHECKING:
+    from ..storage.folds import Child
     from .actor import Actor
 
 PARENT = Cause("parent")
@@ -30,12 +32,13 @@ async def cancel(actor: Actor, cause: Cause, *, keep_inbox: bool = False) -> Non
     deadline = trio.current_time() + actor.agent.limits.abandon_s
     with trio.CancelScope(shield=True), actor.held():
         below = [member for member in await _descendants(actor) if member.log.failed is None]
-        parent = await _parent(actor)
+        await _open_parent(actor)
         for member in below:
             _accept(member, PARENT, keep_inbox=True, deadline=deadline)
         _accept(actor, cause, keep_inbox=keep_inbox, deadline=deadline)
-        if parent is not None:
-            _end_undone_child(actor, parent, cause)
+        for member in below:
+            _end_undone_child(member, PARENT)
+        _end_undone_child(actor, cause)
         await actor.log.commit()
         for member in (*below, actor):
             member.promises.settle()
@@ -53,21 +56,26 @@ async def _descendants(actor: Actor) -> list[Actor]:
     return found
 
 
-async def _parent(actor: Actor) -> Actor | None:
+async def _open_parent(actor: Actor) -> None:
+    """So that the parent can be told; one that is gone, or of a definition that nobody knows, need not be."""
     parent = actor.state.identity.parent
-    if parent is None:
-        return None
-    try:
-        return await actor.runtime.registry.actor(parent)
-    except CallboardError:
-        return None
+    if parent is not None:
+        with suppress(CallboardError):
+            await actor.runtime.registry.actor(parent)
+
+
+def _as_child(actor: Actor) -> tuple[Actor, Child] | None:
+    """The parent and what it knows of this child, if the child lives for a task and has not ended."""
+    parent = actor.runtime.registry.peek(actor.state.identity.parent or "")
+    child = parent.state.children.get(actor.id) if parent is not None and parent.log.failed is None else None
+    return (parent, child) if parent is not None and child is not None and child.alive and child.task is not None else None
 
 
 @trio.lowlevel.enable_ki_protection
 def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) -> None:
     """Append the fact and cancel the scope, in one stretch."""
     at, turn, log = actor.position, actor.turn, actor.log
-    ids = () if keep_inbox else actor.inbox.cancel_ids()
+    ids = _dropped(actor, cause) if keep_inbox else actor.inbox.cancel_ids()
     something = bool(ids) or (keep_inbox and actor.inbox.due(None))
     if actor.status != "running" or (turn is None and not keep_inbox):
         # Nothing runs, or nothing has begun: what is held is withdrawn, and no turn opens.
@@ -84,12 +92,20 @@ def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) ->
         turn.scope.cancel()
 
 
-def _end_undone_child(actor: Actor, parent: Actor, cause: Cause) -> None:
-    """A child whose task was dropped before any turn took it has ended: its parent hears of it in the same commit."""
-    child = parent.state.children.get(actor.id)
-    if child is None or not child.alive or child.task is None or parent.log.failed is not None:
+def _dropped(actor: Actor, cause: Cause) -> tuple[str, ...]:
+    """What a cancel drops although the inbox is kept: the task of a parent that does not want it done any more."""
+    link = _as_child(actor) if cause.kind == "parent" else None
+    task = link[1].task if link is not None else None
+    return (task,) if task is not None and actor.inbox.get(task) is not None else ()
+
+
+def _end_undone_child(actor: Actor, cause: Cause) -> None:
+    """A child whose task was dropped before any turn opened for it has ended: its parent hears of it in the same commit."""
+    link = _as_child(actor)
+    if link is None or actor.turn is not None:
         return
-    fate = actor.inbox.fate(child.task)
+    parent, child = link
+    fate = actor.inbox.fate(child.task or "")
     if fate is not None and fate.kind == "dropped":
         parent.log.append(ChildEnded(child=actor.id, reason=Aborted(cause), usage=actor.state.usage.total))
         actor.log.join(parent.log)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..storage.errors import CallboardError
-from ..storage.events import ChildEnded, EndReason, Event, InboxPut
+from ..storage.events import Aborted, Cause, ChildEnded, EndReason, Event, InboxPut
 from ..storage.messages import AgentSource, Message, TextBlock
 from .values import explain
 
@@ -30,17 +30,21 @@ class ChildEnd:
         """Write it, joined with the child's own end."""
         usage = turn.log.state.usage.total
         events: list[Event] = [ChildEnded(child=self.child.id, reason=reason, usage=usage)]
-        if self.child.background:
+        if self.tells(reason):
             text = turn.position.text if reason.kind == "completed" else f"{self.child.id} {explain(reason)}"
             message = Message(f"{self.child.task}#end", "user", (TextBlock(text or "(no text)"),), AgentSource(self.child.id))
             events.append(InboxPut(message=message, lane="next-step", sender=self.child.id))
         self.parent.log.append(*events)
         turn.log.join(self.parent.log)
 
-    def tell(self) -> None:
+    def tells(self, reason: EndReason) -> bool:
+        """Whether the parent gets a message: of a child in the background, unless the parent's own cancel ended it."""
+        return self.child.background and not (isinstance(reason, Aborted) and reason.cause.kind == "parent")
+
+    def tell(self, reason: EndReason) -> None:
         """It is on disk: let the parent go on."""
         self.parent.holds -= 1
-        if self.child.background:
+        if self.tells(reason):
             self.parent.wake()
 
 
@@ -58,6 +62,32 @@ async def child_end(turn: Turn) -> ChildEnd | None:
     taken = {*turn.position.claimed, *turn.claiming}
     if child is None or not child.alive or child.task is None or parent.log.failed is not None:
         return None
-    if child.task not in taken and not (turn.prompt is not None and turn.prompt.id == child.task):
+    fate = actor.inbox.fate(child.task)
+    dropped = fate is not None and fate.kind == "dropped"  # at this turn's boundary, and perhaps before a crash
+    if child.task not in taken and not dropped and not (turn.prompt is not None and turn.prompt.id == child.task):
         return None
     return ChildEnd(parent, child)
+
+
+def cancelled_children(actor: Actor) -> bool:
+    """Whether a cancel of the tree is still closing a turn below: those end first."""
+    members = (actor.runtime.registry.peek(child.id) for child in actor.state.children.alive())
+    return any(member is not None and member.turn is not None and member.position.cancel is not None for member in members)
+
+
+async def end_for_good(actor: Actor, *, task: bool) -> None:
+    """A child that is disposed or deleted has ended: its parent's log says so. One with a task ends with that, unless `task`."""
+    parent_id = actor.state.identity.parent
+    if parent_id is None:
+        return
+    try:
+        parent = await actor.runtime.registry.actor(parent_id)
+    except CallboardError:
+        return
+    child = parent.state.children.get(actor.id)
+    if child is None or not child.alive or not (task or child.task is None):
+        return
+    with parent.held():
+        reason = Aborted(Cause("disposed"))
+        parent.log.append(ChildEnded(child=actor.id, reason=reason, usage=actor.state.usage.total))
+        await parent.log.commit()

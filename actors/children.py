@@ -7,6 +7,7 @@ is taken up reads the parent's log first: a child that ended is not asked again.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -97,7 +98,8 @@ async def _spawn_for_task(slot: Slot, id: str) -> None:
     actor.log.append(born)
     child.log.append(InboxPut(message=task, lane="next-turn", sender=actor.id, ask=ask), blobs=blobs)
     child.log.join(actor.log)
-    child.wake()
+    if trio.current_effective_deadline() > -math.inf:  # else the parent was cancelled meanwhile, and stops it in a moment
+        child.wake()
 
 
 async def _attach(actor: Actor, child: Child) -> CallResult:
@@ -116,6 +118,8 @@ async def _attach(actor: Actor, child: Child) -> CallResult:
     except InputParked:
         text = f"The child {child.id} does not run its task: it is parked behind a failed turn."
         return CallResult.of(text, error="CHILD_PARKED")
+    if child.id in runtime.registry.deleting or child.id in runtime.registry.deleted:
+        return CallResult.of(f"The child {child.id} was deleted before it answered.", error="CHILD_GONE")
     if outcome is None:
         return CallResult.of(f"The child {child.id} ended without running its task.", error="CHILD_GONE")
     return _result(child, outcome)
@@ -132,7 +136,8 @@ async def _wait(runtime: Runtime, child: Child, task: str) -> Outcome[Any]:
 
 
 async def _stop(runtime: Runtime, child_id: str) -> None:
-    """The parent was cancelled: the child ends before it does. The deadline of the parent's bodies bounds this wait too."""
+    """The parent was cancelled: so is the child, also one that was not there yet when the cancel walked the tree. The exit of
+    the parent's turn waits for its end."""
     with trio.CancelScope(shield=True):
         await trio.lowlevel.checkpoint()
         if runtime.closing:
@@ -140,7 +145,6 @@ async def _stop(runtime: Runtime, child_id: str) -> None:
         try:
             child = await runtime.registry.actor(child_id)
             await cancel(child, Cause("parent"), keep_inbox=True)
-            await child.wait_idle()
         except CallboardError:
             runtime.log_throw(child_id, "cancel")
 

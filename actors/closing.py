@@ -29,7 +29,7 @@ from ..storage.events import (
 )
 from .answers import LimitReached
 from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN, closing_blobs, closing_results, context_puts
-from .child_end import ChildEnd, child_end
+from .child_end import ChildEnd, cancelled_children, child_end
 from .failures import flatten
 from .outcomes import outcome_now
 from .respond import standard_reply
@@ -48,6 +48,8 @@ async def close_turn(turn: Turn) -> None:
     """
     actor = turn.actor
     end = await child_end(turn)
+    while turn.position.cancel is not None and actor.log.failed is None and cancelled_children(actor):
+        await actor.runtime.turn_over.park()
     # No checkpoint from here to the append: a cancel comes before it and counts, or after it and finds no open turn.
     if turn.batch is not None and turn.batch.failure is not None:
         turn.error = turn.batch.failure
@@ -168,7 +170,7 @@ def _tell(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
         actor.promises.keep(outcome_now(turn, reason), turn.claimed_before_end)
         actor.promises.settle()
     if end is not None:
-        end.tell()
+        end.tell(reason)
     actor.inbox.forget_ids(actor.log.committed)
     _pass_on(turn)
 

@@ -53,6 +53,7 @@ async def _run_turn(actor: Actor) -> None:
             await close_turn(turn)
     finally:
         actor.turn = None
+        actor.runtime.turn_over.unpark_all()
     if outside is not None:
         raise outside
 

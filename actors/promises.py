@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
 
-from ..storage.errors import CallboardError, InputDropped, InputParked
+from ..storage.errors import AgentDeleted, CallboardError, InputDropped, InputParked
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -106,6 +106,8 @@ def fate_error(actor: Actor, message_id: str) -> CallboardError | None:
     fate = actor.inbox.fate(message_id)
     if fate is None:
         return None
+    if actor.id in actor.runtime.registry.deleting and fate.kind != "claimed":
+        return AgentDeleted(f"the agent {actor.id!r} is being deleted; message {message_id!r} is not run", agent=actor.id)
     if fate.kind == "parked":
         return InputParked(
             f"message {message_id!r} is parked behind a cancelled or failed turn of {actor.id!r}; the next message runs it",

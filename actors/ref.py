@@ -7,8 +7,8 @@ then fails at once (`AskCycle`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -21,6 +21,7 @@ from ..storage.messages import Message
 from ..storage.records import Record
 from ..storage.store import Reader
 from .cancelling import cancel
+from .child_end import end_for_good
 from .content import Content, to_message, to_route
 from .forking import fork
 from .information import info_of
@@ -28,7 +29,7 @@ from .sending import Lane, send
 from .sizes import accepted
 from .streams import Deltas, Follow
 from .values import AgentInfo, Outcome, Receipt, Status
-from .waiting import await_outcome, await_turn, in_turn, send_and_wait
+from .waiting import await_outcome, await_turn, send_and_wait, wait_edge
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -193,21 +194,15 @@ class AgentRef(Generic[Out]):
             with actor.held():
                 await cancel(actor, Cause("disposed"), keep_inbox=True)
                 await actor.wait_idle()
+                await end_for_good(actor, task=False)
 
     async def resume(self) -> None:
         """Take up the open turn of a fork, which start-up leaves alone. (What is parked waits for the next message.)"""
         (await self._runtime.registry.actor(self.id)).wake()
         await trio.lowlevel.checkpoint()
 
-    @contextmanager
-    def _edge(self, kind: EdgeKind) -> Generator[None]:
-        """A wait from inside a turn is an edge of the wait graph; from outside it is nobody's business."""
-        waiter = in_turn.get()
-        if waiter is None:
-            yield
-            return
-        with self._runtime.graph.edge(waiter, self.id, kind, since=self._runtime.now_ms()):
-            yield
+    def _edge(self, kind: EdgeKind) -> AbstractContextManager[None]:
+        return wait_edge(self._runtime, self.id, kind)
 
     # -- the inbox
 

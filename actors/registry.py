@@ -46,6 +46,8 @@ class Registry:
         self._locks: dict[str, tuple[trio.Lock, int]] = {}
         self.failed: dict[str, CallboardError] = {}
         self.deleted: set[str] = set()
+        self.deleting: set[str] = set()
+        """Agents on their way out: what they still answer is nobody's any more."""
         self.opened = 0
 
     def __iter__(self) -> Iterator[Actor]:

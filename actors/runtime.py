@@ -71,6 +71,8 @@ class Runtime:
         self.children = Children(self)
         self.graph = WaitGraph()
         self.strays = Strays()
+        self.turn_over = trio.lowlevel.ParkingLot()
+        """Where the exit of a cancelled turn waits for those below it."""
         self.report = Report()
         self.loop_runner: LoopRunner | None = None
         self.closing = False

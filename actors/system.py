@@ -24,6 +24,7 @@ from ..storage.store import Store
 from .agent import Agent
 from .approving import answer, approvals
 from .cancelling import cancel
+from .child_end import end_for_good
 from .content import mint_id
 from .models.model import Model
 from .ref import AgentRef
@@ -31,9 +32,12 @@ from .report import Report
 from .runtime import Runtime
 from .seams import Plugin, check_plugins
 from .values import AgentSummary, Approval
+from .waiting import wait_edge
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
+
+    from .actor import Actor
 
     Out = TypeVar("Out", default=str)
 
@@ -151,22 +155,32 @@ class System:
 
         Raises:
             AgentNotFound: there is none.
+            AskCycle: the agent waits, directly or not, for the one whose turn this call is part of.
         """
         runtime = self._runtime
         actor = await runtime.registry.actor(id)
-        with actor.held():
-            await cancel(actor, Cause("disposed"))
-            await actor.wait_idle()
-            if tree:
-                for child in actor.state.children.all():
-                    if await runtime.registry.exists(child.id):
-                        await self.delete(child.id)
-            async with runtime.registry.lock(id):
-                await actor.log.commit()
-                await actor.log.delete()
-                runtime.registry.remove(id)
-                assert actor.log.failed is not None, "a deleted log refuses everything"
-                actor.promises.break_all(actor.log.failed)
+        with actor.held(), wait_edge(runtime, id, "delete"):
+            runtime.registry.deleting.add(id)
+            try:
+                await self._delete(actor, tree=tree)
+            finally:
+                runtime.registry.deleting.discard(id)
+
+    async def _delete(self, actor: Actor, *, tree: bool) -> None:
+        registry = self._runtime.registry
+        await cancel(actor, Cause("disposed"))
+        await actor.wait_idle()
+        if tree:
+            for child in actor.state.children.all():
+                if await registry.exists(child.id):
+                    await self.delete(child.id)
+        await end_for_good(actor, task=True)
+        async with registry.lock(actor.id):
+            await actor.log.commit()
+            await actor.log.delete()
+            registry.remove(actor.id)
+            assert actor.log.failed is not None, "a deleted log refuses everything"
+            actor.promises.break_all(actor.log.failed)
 
     async def agents(
         self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextvars
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -20,9 +21,25 @@ from .values import Outcome, Receipt
 
 if TYPE_CHECKING:
     from .runtime import Runtime
+    from .waits import EdgeKind
 
 in_turn: contextvars.ContextVar[str | None] = contextvars.ContextVar("callboard.in_turn", default=None)
 """The id of the agent whose turn this task is part of; None outside of turns."""
+
+
+@contextmanager
+def wait_edge(runtime: Runtime, target: str, kind: EdgeKind) -> Generator[None]:
+    """A wait from inside a turn is an edge of the wait graph; from outside it is nobody's business.
+
+    Raises:
+        AskCycle: it would never end.
+    """
+    waiter = in_turn.get()
+    if waiter is None:
+        yield
+        return
+    with runtime.graph.edge(waiter, target, kind, since=runtime.now_ms()):
+        yield
 
 
 async def await_outcome(runtime: Runtime, agent: str, message_id: str, timeout: float | None) -> Outcome[Any]:

@@ -288,8 +288,10 @@ def test_a_call_decodes_its_arguments_when_asked() -> None:
 def test_a_result_can_be_changed_and_replaced() -> None:
     done = Done(CALL, CallResult.of("a secret", concludes=True))
     assert done.map_text(lambda text: text.replace("secret", "***")).result == CallResult.of("a ***", concludes=True)
-    replaced = done.with_text("denied", error="DENIED").result
-    assert (replaced.text, replaced.error, replaced.concludes) == ("denied", "DENIED", True)
+    replaced = done.with_text("no secret").result
+    assert (replaced.text, replaced.error, replaced.concludes) == ("no secret", None, True)
+    blocked = done.with_text("denied", error="DENIED").result
+    assert (blocked.text, blocked.error, blocked.concludes) == ("denied", "DENIED", False)
 
 
 def test_verdicts_and_boundaries_are_plain_values() -> None:
