@@ -105,10 +105,23 @@ def _codes(turn: Turn, reason: EndReason) -> tuple[str, str]:
     return (OUTCOME_UNKNOWN if isinstance(reason, Interrupted) else ABORTED), NOT_STARTED
 
 
+def _claims(turn: Turn, reason: EndReason) -> tuple[str, ...]:
+    """What the end takes out of the inbox. A turn that failed before its first boundary takes what that would have: left
+    where it is, the same input would open the next turn, which fails alike, for ever."""
+    if isinstance(reason, Aborted | Interrupted):
+        return ()
+    if turn.claiming or turn.position.claimed or not isinstance(reason, Errored | Limited):
+        return turn.claiming
+    inbox, now = turn.actor.inbox, turn.actor.runtime.now_ms()
+    if turn.taken_up and turn.prompt is None:
+        turn.prompt = inbox.reserve_prompt(now)
+    return tuple(item.id for item in inbox.reserve_boundary(True, turn.agent.limits.boundary, now))
+
+
 def _end(turn: Turn, reason: EndReason) -> list[Event]:
     actor, at, now = turn.actor, turn.position, turn.actor.runtime.now_ms()
     events: list[Event] = []
-    if turn.claiming and not isinstance(reason, Aborted):
+    if turn.claiming:
         events.append(InboxClaim(turn=turn.number, ids=turn.claiming))
     reply = standard_reply(turn, reason)
     if reply is not None:
@@ -132,8 +145,9 @@ def _end(turn: Turn, reason: EndReason) -> list[Event]:
 @trio.lowlevel.enable_ki_protection
 def _append(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
     actor = turn.actor
+    turn.claiming = _claims(turn, reason)
     events = [*_what_is_missing(turn, reason), *_end(turn, reason)]
-    turn.claimed_before_end = turn.position.claimed + (turn.claiming if not turn.position.cancel else ())
+    turn.claimed_before_end = turn.position.claimed + turn.claiming
     first = actor.log.append(*events, blobs=closing_blobs(turn))
     turn.end_seq = next(first + place for place, event in enumerate(events) if isinstance(event, TurnEnd))
     actor.inbox.release()

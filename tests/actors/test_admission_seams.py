@@ -9,7 +9,7 @@ import pytest
 import trio
 from helpers import events, history, make, opened, order, say, scripted
 
-from callboard.actors import AgentRef, Boundary, Enter, Plugin, Reject, Replace
+from callboard.actors import AgentRef, Boundary, Enter, LimitReached, Plugin, Reject, Replace
 from callboard.actors.answers import Position
 from callboard.actors.boundary import NO_CONTEXT
 from callboard.actors.content import to_message
@@ -209,3 +209,23 @@ async def test_c249_a_steer_from_pre_step_opens_the_next_step() -> None:
         assert [m.text for m in model.requests[0].messages] == ["hi"]
     texts: Sequence[str] = [m.text for m in model.requests[1].messages]
     assert texts == ["hi", "a", "more"]
+
+
+class Spent(Plugin):
+    """Ends every turn in its first seam."""
+
+    async def compact(self, ctx: SeamContext, position: Position, next: Next[Position, Replace | None]) -> Replace | None:
+        raise LimitReached("money", "spent")
+
+
+@pytest.mark.parametrize("lane", ["followup", "steer"])
+async def test_a_turn_that_fails_before_its_first_boundary_takes_its_input_with_it(lane: str) -> None:
+    agent = make(scripted(), plugins=[Spent()], after_error="continue")
+    async with opened(agent) as (system, ref):
+        await ref.inject("fact", message_id="fact")
+        await getattr(ref, lane)("hi", message_id="hi")
+        with trio.fail_after(5):
+            await ref.wait_idle()
+        put = "put[t]" if lane == "followup" else "put[s]"
+        assert await order(system.store) == f"put[s](fact) {put}(hi) TS1 claim(fact,hi) TE1{{limit}}"
+        assert await ref.pending() == ()

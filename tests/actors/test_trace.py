@@ -134,7 +134,7 @@ async def test_c152_an_event_outside_the_table_is_an_error_that_names_it(monkeyp
     monkeypatch.setitem(handlers(), BUILD, sideways)
     async with opened(make(scripted())) as (system, ref):
         await say(ref, "hi")
-        assert await order(system.store) == "put[t](hi) TS1 TE1{error}"
+        assert await order(system.store) == "put[t](hi) TS1 claim(hi) TE1{error}"
         (end,) = await events(system.store, e.TurnEnd)
         assert isinstance(end.reason, e.Errored)
         assert end.reason.error.code == "TURN_TABLE"
