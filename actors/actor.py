@@ -23,6 +23,7 @@ from ..storage.writer import Expectation
 from .driver import drive
 from .failures import flatten
 from .initiator import start_fresh
+from .policies import Ancestors
 from .ports import AgentPort
 from .promises import Promises
 from .seams import SeamContext
@@ -43,6 +44,7 @@ class Actor:
 
     __slots__ = (
         "agent",
+        "ancestors",
         "answers",
         "chains",
         "context",
@@ -62,9 +64,11 @@ class Actor:
         "turn",
     )
 
-    def __init__(self, runtime: Runtime, agent: Agent[Any, Any], log: Log[AgentState], *, fresh_epoch: bool) -> None:
-        self.runtime, self.agent, self.log, self.id = runtime, agent, log, log.agent
-        self.chains = runtime.chains_of(agent)
+    def __init__(
+        self, runtime: Runtime, agent: Agent[Any, Any], log: Log[AgentState], *, fresh_epoch: bool, ancestors: Ancestors = ()
+    ) -> None:
+        self.runtime, self.log, self.id, self.ancestors = runtime, log, log.agent, ancestors
+        self.define(agent)
         self.status: Status = "idle"
         self.turn: Turn | None = None
         """The turn that is being run, from before its `turn/start` to its end's commit."""
@@ -85,6 +89,10 @@ class Actor:
 
     def __repr__(self) -> str:
         return f"<Actor {self.id!r} {self.status}, seq {self.log.last}>"
+
+    def define(self, agent: Agent[Any, Any]) -> None:
+        """Take a definition; a running turn keeps the old one until its next boundary."""
+        self.agent, self.chains = agent, self.runtime.policies.chains(agent, self.ancestors)
 
     @property
     def state(self) -> AgentState:
@@ -174,6 +182,7 @@ class Actor:
         """A commit failed: a running activity is cut, and its driver calls `fail`; an idle agent has nobody else to do it."""
         if self.turn is not None:
             self.turn.scope.cancel()
+            self.runtime.turn_over.unpark_all()
         elif self.status == "idle":
             self.fail()
 
@@ -182,7 +191,6 @@ class Actor:
             self.status = status
             self.runtime.observers.status(self, status)
 
-            self.runtime.turn_over.unpark_all()
     async def wait_idle(self) -> None:
         """Return when no driver runs.
 

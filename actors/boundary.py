@@ -119,7 +119,7 @@ def _context_message(turn: Turn, assembly: Assembly) -> Message | None:
 
 def _enter(turn: Turn, verdict: Enter, *, step: int, answer: bool = False) -> None:
     events: list[Event] = []
-    if answer and turn.position.text and turn.actor.route is not None and not turn.answered_route:
+    if answer and turn.position.text and turn.actor.route is not None and not turn.position.answered_route:
         events.append(_answer_put(turn))
     if turn.claiming:
         events.append(InboxClaim(turn=turn.number, ids=turn.claiming))

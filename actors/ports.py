@@ -72,6 +72,15 @@ class AgentPort:
         """The agent's own handle."""
         return self._actor.runtime.ref(self._actor.id)
 
+    def peer(self, id: str) -> Any:
+        """Another agent's handle."""
+        return self._actor.runtime.ref(id)
+
+    def owner_of(self, plugin: Any) -> str:
+        """The topmost agent that carries the plugin."""
+        actor = self._actor
+        return actor.runtime.policies.owner(plugin, actor.id, actor.agent, actor.ancestors)
+
     def now(self) -> datetime:
         """The wall clock."""
         return datetime.fromtimestamp(self._actor.runtime.now(), UTC).astimezone()
@@ -143,14 +152,12 @@ class CallPort:
         goal = to_route(route) or actor.route
         if goal is None:
             raise UsageError("this turn has no route to reply to; pass route={'channel': ..., 'chat': ...}", agent=actor.id)
-        if actor.state.outbox.get(delivery) is None:
+        if delivery not in actor.position.deliveries:  # a body that runs again after a crash has answered already
             message = to_message(content, id=delivery)
             put: Event = OutboxPut(
                 delivery=delivery, route=goal, content=message.content, turn=turn.number, step=actor.position.step
             )
             actor.log.append(put)
-        if goal == actor.route:
-            turn.answered_route = True
         await actor.log.commit()
 
     async def spawn(self, agent: Any, id: str) -> Any:

@@ -8,7 +8,7 @@ was open, to keep what it had shown or what it had cost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import trio
 
@@ -38,10 +38,13 @@ async def take_up(turn: Turn) -> str:
         await trio.lowlevel.checkpoint()
     if at.resumes > turn.agent.limits.recoveries:
         turn.found_dead = True
+        if at.request is not None:
+            _close_open_attempt(turn, "raise")  # what it had shown is kept by the exit, as of any attempt that failed for good
         limit = turn.agent.limits.recoveries
         raise LimitReached("recoveries", f"the process ended {at.resumes} times in this turn (Limits.recoveries={limit})")
     if at.request is not None:
-        _close_open_attempt(turn)
+        _close_open_attempt(turn, "retry")
+        turn.stream = None  # its chunks stay out of history
     if at.command is not None:
         failure = Failure("OUTCOME_UNKNOWN", "the process ended while the command ran; whether it took effect is unknown")
         turn.log.append(CommandResult(id=at.command, text=failure.message, error=failure))
@@ -62,8 +65,8 @@ async def _read_open_attempt(turn: Turn) -> None:
     turn.stream = stream
 
 
-def _close_open_attempt(turn: Turn) -> None:
-    """Its chunks stay out of history; what the provider said it cost is counted."""
+def _close_open_attempt(turn: Turn, action: Literal["retry", "raise"]) -> None:
+    """The crash was its failure; what the provider said it cost is counted."""
     at, stream = turn.position, turn.stream
     assert at.request is not None, "asked for the open attempt"
     failure = Failure(INTERRUPTED, "the process ended while the request ran")
@@ -73,8 +76,7 @@ def _close_open_attempt(turn: Turn) -> None:
             step=at.step,
             attempt=at.request.attempt,
             failure=failure,
-            action="retry",
+            action=action,
             usage=stream.assembler.usage if stream is not None else None,
         )
     )
-    turn.stream = None

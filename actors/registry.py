@@ -126,7 +126,9 @@ class Registry:
         log.append(created)
         self._runtime.definitions.add(agent)
         self.deleted.discard(id)
-        return self._enter(Actor(self._runtime, agent, log, fresh_epoch=False))
+        await self._runtime.start_plugins(agent)
+        above = ((parent.id, parent.agent), *parent.ancestors) if parent is not None else ()
+        return self._enter(Actor(self._runtime, agent, log, fresh_epoch=False, ancestors=above))
 
     def adopt(self, agent: Agent[Any, Any], log: Log[AgentState]) -> Actor:
         """Enter an agent whose log was opened elsewhere (a fork)."""
@@ -156,11 +158,27 @@ class Registry:
         epoch = passive.epoch if passive is not None else await runtime.store.own(id)
         log = Log(id, epoch, state, runtime.writer, last=head.last, time=head.time, now=runtime.now)
         self.opened += 1
-        actor = self._enter(Actor(runtime, agent, log, fresh_epoch=passive.fresh if passive is not None else True))
+        await runtime.start_plugins(agent)
+        fresh = passive.fresh if passive is not None else True
+        above = await self._ancestors(head)
+        actor = self._enter(Actor(runtime, agent, log, fresh_epoch=fresh, ancestors=above))
         actor.take_up = state.position.open
         if not state.forked_idle:
             actor.wake()
         return actor
+
+    async def _ancestors(self, head: Head) -> tuple[tuple[str, Agent[Any, Any]], ...]:
+        """Who is above, as far as their definitions are known."""
+        above: list[tuple[str, Agent[Any, Any]]] = []
+        parent = head.summary.parent
+        while parent is not None:
+            known = await self._runtime.store.head(parent)
+            definition = None if known is None else await self._runtime.definitions.find(known)
+            if known is None or definition is None:
+                break
+            above.append((parent, definition))
+            parent = known.summary.parent
+        return tuple(above)
 
     async def _fold(self, id: str) -> AgentState:
         """The state from the newest snapshot and what came after it; no chunk is read."""
@@ -189,7 +207,7 @@ class Registry:
         """A definition was replaced: open agents of it take the new one, a running turn at its next boundary."""
         for actor in self:
             if actor.state.identity.name in (agent.name, *agent.formerly):
-                actor.agent, actor.chains = agent, self._runtime.chains_of(agent)
+                actor.define(agent)
 
     # -- dropping
 

@@ -26,7 +26,7 @@ async def respond_to_route(turn: Turn) -> None:
     """Decide what the route gets at the end of a turn that did not fail."""
     if turn.actor.route is None:
         return
-    if turn.answered_route:
+    if turn.position.answered_route:
         turn.delivery = "answered"
         return
     text = (turn.position.text if not isinstance(turn.reason, Blocked) else BLOCKED) or EMPTY
@@ -60,9 +60,8 @@ def outbox_put(turn: Turn, text: str) -> OutboxPut:
     """An entry for the turn's route."""
     route, at = turn.actor.route, turn.position
     assert route is not None, "only turns with a route answer it"
-    turn.deliveries += 1
     return OutboxPut(
-        delivery=delivery_id(turn.actor.id, turn.number, turn.deliveries),
+        delivery=delivery_id(turn.actor.id, turn.number, len(at.deliveries) + 1),
         route=route,
         content=(TextBlock(well_formed(text)),),
         turn=turn.number,

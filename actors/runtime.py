@@ -20,13 +20,13 @@ from ..storage.errors import CallboardError
 from ..storage.events import Note
 from ..storage.store import Store
 from ..storage.writer import Writer
-from .chains import Chains
 from .children import Children
 from .initiator import fresh_context
 from .mail import Mail
 from .models.model import Model
 from .models.registry import Models
 from .observers import Observers
+from .policies import Policies
 from .ref import AgentRef
 from .registry import Definitions, Registry
 from .report import Report
@@ -60,7 +60,7 @@ class Runtime:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.store, self.deps, self.resolve, self.now, self.idle_after = store, deps, resolve, now, idle_after
-        self.plugins = tuple(plugins)
+        self.policies = Policies(plugins)
         self.models = Models(models)
         self.model_slots = trio.CapacityLimiter(model_slots) if model_slots is not None else None
         self.writer = Writer(store)
@@ -83,19 +83,14 @@ class Runtime:
         self.observers_nursery: trio.Nursery
         self.bodies_nursery: trio.Nursery
         self.actors_nursery: trio.Nursery
-        self._chains: dict[int, tuple[Agent[Any, Any], Chains]] = {}
 
     def now_ms(self) -> int:
         """The wall clock, Unix ms."""
         return int(self.now() * 1000)
 
-    def chains_of(self, agent: Agent[Any, Any]) -> Chains:
-        """The system's plugins around the agent's own, compiled once for each definition."""
-        known = self._chains.get(id(agent))
-        if known is None:
-            known = agent, Chains((*self.plugins, *(agent.plugins or ())))
-            self._chains[id(agent)] = known
-        return known[1]
+    async def start_plugins(self, *agents: Agent[Any, Any]) -> None:
+        """Start the plugins of these definitions, if they have not been."""
+        await self.policies.start(self.system, agents)
 
     def ref(self, id: str) -> AgentRef[Any]:
         """A handle."""
@@ -170,17 +165,10 @@ class Runtime:
             await self.writer.run()
 
     async def _start(self) -> None:
-        for plugin in self._all_plugins():
-            await plugin.on_start(self.system)
+        await self.start_plugins(*self.definitions)
         await self._recover()
         self.bodies_nursery.start_soon(self._janitor)
         self.bodies_nursery.start_soon(self._notice_cancel)
-
-    def _all_plugins(self) -> list[Plugin]:
-        plugins = {id(plugin): plugin for plugin in self.plugins}
-        for agent in self.definitions:
-            plugins.update({id(plugin): plugin for plugin in agent.plugins or ()})
-        return list(plugins.values())
 
     async def _recover(self) -> None:
         """Take up every agent that has something to do. What cannot be opened is reported and left as it is."""
@@ -246,11 +234,7 @@ class Runtime:
 
     async def _stop_plugins(self) -> None:
         with trio.CancelScope(shield=True):
-            for plugin in self._all_plugins():
-                try:
-                    await plugin.on_stop()
-                except Exception:
-                    _log.exception("plugin %r failed to stop", plugin)
+            await self.policies.stop()
             await self.models.aclose()
 
     def _report_strays(self) -> None:

@@ -68,6 +68,8 @@ class SeamPort(Protocol):
     def deps(self) -> Any: ...
     @property
     def agent(self) -> Any: ...
+    def peer(self, id: str) -> Any: ...
+    def owner_of(self, plugin: Any) -> str: ...
     def now(self) -> datetime: ...
     def note(self, kind: str, data: Any) -> None: ...
     async def notes(self, kind: str) -> list[Any]: ...
@@ -132,6 +134,14 @@ class SeamContext:
         """The agent's own handle (an `AgentRef`): steer, inject, cancel, remind."""
         return self._port.agent
 
+    def peer(self, id: str) -> Any:
+        """The handle of another agent; that it exists is seen when it is used."""
+        return self._port.peer(id)
+
+    def owner_of(self, plugin: Plugin) -> str:
+        """The agent whose tree an inherited plugin acts on: the topmost one, from here upwards, that carries it."""
+        return self._port.owner_of(plugin)
+
     def note(self, kind: str, data: Any = None) -> None:
         """Write a fact of the plugin's own into the log; the model never sees it."""
         self._port.note(kind, data)
@@ -162,6 +172,9 @@ class SeamContext:
 
 class Plugin:
     """A policy. Override the seams it needs; all others pass through. One instance serves many agents."""
+
+    inherited: bool = False
+    """Whether it also acts on the children of the agents that carry it, and on theirs."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

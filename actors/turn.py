@@ -25,6 +25,7 @@ from .surfacing import compact_view
 from .texts import well_formed
 
 if TYPE_CHECKING:
+    from ..storage.folds import Position
     from .actor import Actor
     from .answers import Assembly
     from .attempt import Stream
@@ -36,7 +37,7 @@ class Turn:
 
     def __init__(self, actor: Actor) -> None:
         self.actor, self.log, self.agent, self.chains = actor, actor.log, actor.agent, actor.chains
-        self.position = actor.position
+        self.position: Position = actor.position
         self.scope = trio.CancelScope()
         self.taken_up = False
         self.suspending = False
@@ -56,8 +57,6 @@ class Turn:
         self.error: BaseException | None = None
         self.reply: str | None = None
         self.delivery: Literal["put", "answered", "suppressed", "none"] = "none"
-        self.deliveries = 0
-        self.answered_route = False
         self.found_dead = False
         """Whether the turn was taken up only to be closed: what it had started has ended with its process."""
         self.end_seq = -1

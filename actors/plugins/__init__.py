@@ -1,12 +1,14 @@
 """Policies in the box, each a small plugin: what the loop leaves open, they decide.
 
 `Retry` sends failed requests again, `LoopGuard` stops a model that runs in circles, `Permissions` says which tools may run,
+`Budget` bounds what is spent,
 `Redact` takes out what must not be kept, `Invariants` checks each request against its log. `default_plugins()` is what an agent
 carries that names none.
 """
 
 from __future__ import annotations
 
+from .budget import Budget, Price
 from .defaults import default_plugins
 from .invariants import Invariants
 from .loop_guard import LoopGuard
@@ -14,4 +16,4 @@ from .permissions import Permissions
 from .redact import Redact
 from .retry import Retry
 
-__all__ = ["Invariants", "LoopGuard", "Permissions", "Redact", "Retry", "default_plugins"]
+__all__ = ["Budget", "Invariants", "LoopGuard", "Permissions", "Price", "Redact", "Retry", "default_plugins"]

@@ -1,0 +1,77 @@
+"""Policies: which plugins act on an agent, and when they start and stop.
+
+An agent has the system's plugins around its own; one that names none has the default ones. A plugin that is `inherited` (a budget
+of a tree) also acts on every agent below the one that carries it, outermost of their own. Each plugin is started once, before the
+first agent that has it does anything, and stopped once, after the last turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .chains import Chains
+from .plugins.defaults import default_plugins
+from .seams import Plugin
+
+if TYPE_CHECKING:
+    from .agent import Agent
+
+_log = logging.getLogger("callboard")
+Ancestors = Sequence[tuple[str, "Agent[Any, Any]"]]
+"""Id and definition of each agent above, the parent first."""
+
+
+class Policies:
+    """The plugins of one system."""
+
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self._outer = tuple(plugins)
+        self._own: dict[int, tuple[Agent[Any, Any], tuple[Plugin, ...]]] = {}
+        self._chains: dict[tuple[int, ...], Chains] = {}
+        self._started: dict[int, Plugin] = {}
+
+    def of(self, agent: Agent[Any, Any]) -> tuple[Plugin, ...]:
+        """The agent's own plugins; the definition is kept, so that its identity stays its own."""
+        known = self._own.get(id(agent))
+        if known is None:
+            own = tuple(default_plugins()) if agent.plugins is None else agent.plugins
+            known = self._own[id(agent)] = agent, own
+        return known[1]
+
+    def chains(self, agent: Agent[Any, Any], ancestors: Ancestors) -> Chains:
+        """The seams of an agent below these, compiled once for all that are alike."""
+        own = self.of(agent)
+        inherited = [p for _, above in reversed(ancestors) for p in self.of(above) if p.inherited and p not in own]
+        plugins = tuple(dict.fromkeys((*self._outer, *inherited, *own)))
+        key = tuple(map(id, plugins))
+        if key not in self._chains:
+            self._chains[key] = Chains(plugins)
+        return self._chains[key]
+
+    def owner(self, plugin: Plugin, agent: str, definition: Agent[Any, Any], ancestors: Ancestors) -> str:
+        """The topmost agent, from this one upwards, that carries the plugin: whose tree it acts on."""
+        carriers = [id for id, above in ((agent, definition), *ancestors) if plugin in self.of(above)]
+        return carriers[-1] if carriers else agent
+
+    async def start(self, system: Any, agents: Sequence[Agent[Any, Any]]) -> None:
+        """Start what has not been started, of the system's plugins and those of these definitions."""
+        for plugin in self._all(agents):
+            if id(plugin) not in self._started:
+                self._started[id(plugin)] = plugin
+                await plugin.on_start(system)
+
+    async def stop(self) -> None:
+        """Stop all that were started; one that fails to keeps nobody from stopping."""
+        started, self._started = list(self._started.values()), {}
+        for plugin in reversed(started):
+            try:
+                await plugin.on_stop()
+            except Exception:
+                _log.exception("plugin %r failed to stop", plugin)
+
+    def _all(self, agents: Sequence[Agent[Any, Any]]) -> Iterator[Plugin]:
+        yield from self._outer
+        for agent in agents:
+            yield from self.of(agent)
