@@ -17,6 +17,7 @@ from ..events import (
     CommandRun,
     Event,
     InboxClaim,
+    OutboxPut,
     RequestFailed,
     RequestSent,
     Route,
@@ -80,6 +81,7 @@ class Position(Struct):
         ToolResult,
         CommandRun,
         CommandResult,
+        OutboxPut,
     )
 
     turn: int = 0
@@ -120,6 +122,10 @@ class Position(Struct):
     usage: Usage = NO_USAGE
     command: str | None = None
     """The id of a command that ran and has no result."""
+    deliveries: tuple[str, ...] = ()
+    """Ids of the replies that this turn has put in the outbox."""
+    answered_route: bool = False
+    """Whether a tool has answered the turn's route itself."""
     forked_calls: bool = False
     """Whether calls open in the shared prefix of a fork are in doubt."""
 
@@ -162,7 +168,7 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.turn, at.open, at.started, at.start_seq, at.route = event.turn, True, time, seq, event.route
     at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
     at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
-    at.command, at.answer_seq = None, -1
+    at.command, at.answer_seq, at.deliveries, at.answered_route = None, -1, (), False
     _fresh_step(at)
 
 
@@ -258,6 +264,13 @@ def _command_result(at: Position, seq: int, time: int, event: CommandResult) -> 
         at.command = None
 
 
+def _reply(at: Position, seq: int, time: int, event: OutboxPut) -> None:
+    if at.open and event.turn == at.turn:
+        at.deliveries = (*at.deliveries, event.delivery)
+        # Answers that the loop gives lie between two steps or behind the turn.
+        at.answered_route = at.answered_route or (at.step_open and event.route == at.route)
+
+
 _HANDLERS: dict[type[Event], Any] = {
     TurnStart: _turn_start,
     TurnCancel: _turn_cancel,
@@ -274,4 +287,5 @@ _HANDLERS: dict[type[Event], Any] = {
     ToolResult: _result,
     CommandRun: _command,
     CommandResult: _command_result,
+    OutboxPut: _reply,
 }
