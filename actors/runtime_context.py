@@ -23,10 +23,9 @@ class RuntimeContext:
 
     __slots__ = ("_surface", "told")
 
-    def __init__(self, surface: Surface) -> None:
+    def __init__(self, surface: Surface, told: str | None = None) -> None:
         self._surface = surface
-        self.told: str | None = None
-        self._look()
+        self.told = told
 
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record; the surface has it already."""

@@ -60,6 +60,7 @@ class Dump(Struct, frozen=True):
     approvals: ApprovalsState
     usage: UsageState
     forked_idle: bool = False
+    told: str | None = None
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -186,6 +187,7 @@ class AgentState:
                 self.approvals.dump(),
                 self.usage.dump(),
                 self.forked_idle,
+                self.context.told,
             )
         )
 
@@ -204,7 +206,7 @@ class AgentState:
         state.approvals = Approvals.load(dump.approvals)
         state.usage = UsageFold.load(dump.usage)
         state.forked_idle = dump.forked_idle
-        state.context = RuntimeContext(state.surface)
+        state.context = RuntimeContext(state.surface, dump.told)
         state._compile()
         return state
 
