@@ -110,6 +110,22 @@ def _refuse_empty(blocks: Sequence[Block], id: str | None) -> None:
     raise InputRefused("the message is empty; send some text or a file", message_id=id)
 
 
+# -- pictures
+
+NO_IMAGE = "[a picture, which this model cannot see]"
+"""What a model that sees no pictures reads in the place of one."""
+
+
+def without_images(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with a fixed text in the place of each picture. The log, and so the digest, keep the picture."""
+    return [_without_image(m) if any(type(b) is Image for b in m.content) else m for m in messages]
+
+
+def _without_image(message: Message) -> Message:
+    content = tuple(TextBlock(NO_IMAGE) if type(b) is Image else b for b in message.content)
+    return msgspec.structs.replace(message, content=content)
+
+
 # -- routes
 
 

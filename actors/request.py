@@ -18,6 +18,7 @@ from ..storage.errors import UsageError
 from ..storage.events import Event, RequestContext, RequestHeader, RequestSent
 from ..storage.messages import Header, Request, ToolSpec
 from .answers import Proposal
+from .content import without_images
 from .models.model import Model, Prepared, apply_defaults
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ async def prepare(turn: Turn) -> Call:
     model = turn.actor.runtime.models.find(proposal.provider, proposal.model, own=own)
     prepared = Prepared(request) if model is None else model.prepare(request)
     settings, defaulted = apply_defaults(prepared.request.settings, prepared.defaults)
-    ready = msgspec.structs.replace(prepared.request, settings=settings)
+    messages = prepared.request.messages if prepared.images else without_images(prepared.request.messages)
+    ready = msgspec.structs.replace(prepared.request, settings=settings, messages=messages)
     header = Header(ready.provider, ready.model, settings, defaulted, ready.system, ready.tools)
     return Call(ready, header, model, prepared)
 
