@@ -34,6 +34,7 @@ from .answers import (
 from .delegation import delegate
 from .limits import Limits
 from .models.model import Model, Prepared, RetryPolicy
+from .plugins import default_plugins
 from .ref import AgentRef
 from .run import run_sync
 from .seams import Next, Plugin, SeamContext
@@ -86,6 +87,7 @@ __all__ = [
     "ToolError",
     "ToolOutput",
     "Wait",
+    "default_plugins",
     "delegate",
     "run_sync",
     "tool",

@@ -71,6 +71,8 @@ def _where(error: BaseException, file: Path) -> str:
         if Path(f.filename) == file.resolve() or f.filename == str(file)
     ]
     line = f" at line {lines[-1]}" if lines else ""
+    if "call run() from inside a run()" in str(error):
+        return f"it runs something{line}; put that under `if __name__ == '__main__':`"
     return f"{type(error).__name__}{line}: {error}"
 
 

@@ -69,3 +69,10 @@ def test_c230_a_file_that_fails_says_where(tmp_path: Path) -> None:
     assert "SyntaxError at line 1" in refusal(file(tmp_path, "def\n", "syntax.py") + ":a")
     assert "No module named 'nowhere'" in refusal(file(tmp_path, "import nowhere\n", "imports.py") + ":a")
     assert "fails when it is loaded" in refusal(file(tmp_path, "raise SystemExit(3)\n", "leaves.py") + ":a")
+
+
+RUNS = "import trio\ntrio.run(trio.lowlevel.checkpoint)\n"
+
+
+async def test_c230_a_file_that_runs_something_is_told_where_to_put_it(tmp_path: Path) -> None:
+    assert "runs something at line 2; put that under" in refusal(file(tmp_path, RUNS, "inside.py") + ":a")
