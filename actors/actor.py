@@ -10,8 +10,6 @@ between; and the driver takes its last look at the inbox and flips to idle in on
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio
@@ -39,10 +37,27 @@ if TYPE_CHECKING:
 Status = Literal["idle", "running", "failed"]
 
 
+class Hold:
+    """Keeps an actor in memory while any block with it is open: somebody needs it."""
+
+    __slots__ = ("_actor",)
+
+    def __init__(self, actor: Actor) -> None:
+        self._actor = actor
+
+    def __enter__(self) -> None:
+        self._actor.holds += 1
+
+    def __exit__(self, *raised: object) -> None:
+        self._actor.holds -= 1
+        self._actor.idle_since = self._actor.runtime.clock()
+
+
 class Actor:
     """An agent with its log open. Made by the registry alone."""
 
     __slots__ = (
+        "_hold",
         "agent",
         "ancestors",
         "answers",
@@ -77,6 +92,7 @@ class Actor:
         self.fresh_epoch = fresh_epoch
         """Whether no request of this owner epoch has named its header yet."""
         self.holds = 0
+        self._hold = Hold(self)
         self.idle_lot = trio.lowlevel.ParkingLot()
         self.idle_since = runtime.clock()
         self.promises = Promises(self)
@@ -119,15 +135,9 @@ class Actor:
         """Where the open turn's answer goes."""
         return self.position.route if self.position.open else None
 
-    @contextmanager
-    def held(self) -> Generator[None]:
-        """Keep the actor from being passivated."""
-        self.holds += 1
-        try:
-            yield
-        finally:
-            self.holds -= 1
-            self.idle_since = self.runtime.clock()
+    def held(self) -> Hold:
+        """Keep the actor from being passivated, for the length of a block."""
+        return self._hold
 
     @property
     def quiet(self) -> bool:
@@ -142,6 +152,7 @@ class Actor:
 
     # -- the driver
 
+    @trio.lowlevel.enable_ki_protection
     def wake(self) -> None:
         """Start a driver if none runs and there is something to do; a running one looks at the inbox by itself."""
         if self.status != "idle" or self.runtime.closing:

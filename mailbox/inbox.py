@@ -159,6 +159,8 @@ class Inbox:
 
     def due(self, now: int | None) -> bool:
         """Whether something should wake the agent, at `now` (Unix ms)."""
+        if not self._by_id:  # the usual case, asked several times a turn
+            return False
         return any(item.wake for lane in LANES for item in self._free(lane, now))
 
     def next_wake(self, now: int) -> int | None:
@@ -168,7 +170,7 @@ class Inbox:
 
     def steering(self, now: int | None = None) -> bool:
         """Whether next-step holds something that a later boundary of a running turn would take."""
-        return next(self._free("next-step", now), None) is not None
+        return bool(self._lanes["next-step"]) and next(self._free("next-step", now), None) is not None
 
     def check_full(self, lane: Lane, limit: int) -> bool:
         """Whether the lane holds `limit` items or more: then the next send from outside is refused (`InboxFull`)."""
