@@ -13,8 +13,16 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..mailbox.addresses import child_id
-from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, InputDropped, InputParked, UsageError
-from ..storage.events import AskedBy, Cause, ChildSpawned, InboxPut
+from ..storage.errors import (
+    AgentDeleted,
+    AgentNotFound,
+    CallboardError,
+    DefinitionMissing,
+    InputDropped,
+    InputParked,
+    UsageError,
+)
+from ..storage.events import Aborted, AskedBy, Cause, ChildEnded, ChildSpawned, InboxPut
 from ..storage.messages import AgentSource
 from .agent import Agent
 from .answers import CallResult
@@ -23,6 +31,7 @@ from .content import to_message
 from .outcomes import find_outcome
 from .sizes import accepted
 from .values import Outcome, explain
+from .waiting import await_outcome
 
 if TYPE_CHECKING:
     from ..storage.folds import Child
@@ -37,6 +46,7 @@ class Children:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    @trio.lowlevel.enable_ki_protection
     async def spawn(self, parent: Actor, agent: Agent[Any, Any], id: str) -> Any:
         """A child without a task, opened if it exists; durable on return. It lives until it is disposed or deleted.
 
@@ -69,6 +79,7 @@ def refusal(parent: Actor) -> str | None:
     return None
 
 
+@trio.lowlevel.enable_ki_protection
 async def run_delegation(slot: Slot) -> CallResult:
     """The body of a delegation: spawn the child or find it, and give its answer."""
     actor, turn = slot.turn.actor, slot.turn
@@ -110,26 +121,40 @@ async def _attach(actor: Actor, child: Child) -> CallResult:
             outcome = await find_outcome(runtime.store, child.id, message_id=task)
         else:
             with runtime.graph.edge(actor.id, child.id, "delegate", since=runtime.now_ms()):
-                outcome = await _wait(runtime, child, task)
+                outcome = await _wait(actor, child, task)
     except (AgentNotFound, AgentDeleted):
-        return CallResult.of(f"The child {child.id} was deleted before it answered.", error="CHILD_GONE")
+        return _gone(actor, child)
     except InputDropped as error:
         return CallResult.of(f"The child {child.id} never ran its task: it was {error.why}.", error="CHILD_DROPPED")
     except InputParked:
         text = f"The child {child.id} does not run its task: it is parked behind a failed turn."
         return CallResult.of(text, error="CHILD_PARKED")
     if child.id in runtime.registry.deleting or child.id in runtime.registry.deleted:
-        return CallResult.of(f"The child {child.id} was deleted before it answered.", error="CHILD_GONE")
+        return _gone(actor, child)
     if outcome is None:
         return CallResult.of(f"The child {child.id} ended without running its task.", error="CHILD_GONE")
     return _result(child, outcome)
 
 
-async def _wait(runtime: Runtime, child: Child, task: str) -> Outcome[Any]:
-    from .waiting import await_outcome
+def _gone(actor: Actor, child: Child) -> CallResult:
+    known = actor.state.children.get(child.id)
+    if known is not None and known.alive:  # deleted while nobody could tell the parent
+        actor.log.append(ChildEnded(child=child.id, reason=Aborted(Cause("disposed"))))
+    return CallResult.of(f"The child {child.id} was deleted before it answered.", error="CHILD_GONE")
 
+
+async def _wait(actor: Actor, child: Child, task: str) -> Outcome[Any]:
+    runtime = actor.runtime
     try:
-        return await await_outcome(runtime, child.id, task, None)
+        while True:
+            try:
+                return await await_outcome(runtime, child.id, task, None)
+            except DefinitionMissing:
+                runtime.report.waiting[actor.id] = child.id
+                try:
+                    await runtime.definitions.changed.park()
+                finally:
+                    runtime.report.waiting.pop(actor.id, None)
     except trio.Cancelled:
         await _stop(runtime, child.id)
         raise

@@ -242,6 +242,8 @@ class Definitions:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._by_name: dict[str, Agent[Any, Any]] = {}
+        self.changed = trio.lowlevel.ParkingLot()
+        """Where those wait who need a definition that is missing."""
 
     def __iter__(self) -> Iterator[Agent[Any, Any]]:
         return iter({id(agent): agent for agent in self._by_name.values()}.values())
@@ -261,6 +263,7 @@ class Definitions:
             )
         for name in (agent.name, *agent.formerly):
             self._by_name[name] = agent
+        self.changed.unpark_all()
         for tool in agent.tools:
             inner = getattr(tool, "agent", None)
             if inner is not None:

@@ -15,6 +15,8 @@ class Report:
         """Agents that had input to run."""
         self.failed: dict[str, CallboardError] = {}
         """Agents that could not be opened; their logs are untouched."""
+        self.waiting: dict[str, str] = {}
+        """Agents whose open turn waits for a child of a definition that is missing, and that child."""
 
     @property
     def ok(self) -> bool:
