@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 from helpers import notation, opened, records
 
 from callboard.actors.agent import Agent
@@ -53,20 +54,23 @@ def _alone(log: Sequence[Record], place: int) -> str:
 class Appends:
     """Where the appends of every log ended, and the logs themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, then: Callable[[int], object] | None) -> None:
         self.ends: dict[str, list[int]] = defaultdict(list)
         self.logs: dict[str, Log[Any]] = {}
+        self._then = then
 
     def see(self, log: Log[Any]) -> None:
         """The log was appended to."""
         self.ends[log.agent].append(log.last)
         self.logs[log.agent] = log
+        if self._then is not None:
+            self._then(len(self.ends[log.agent]))
 
 
 @contextmanager
-def appends() -> Generator[Appends]:
-    """Watch every log of this process."""
-    seen, every_log = Appends(), cast("Any", Log)
+def appends(then: Callable[[int], object] | None = None) -> Generator[Appends]:
+    """Watch every log of this process; `then` is told the number of appends of the log, in the stretch of each."""
+    seen, every_log = Appends(then), cast("Any", Log)
     append, append_chunk = every_log.append, every_log.append_chunk
 
     def watched(self: Log[Any], *events: Any, **rest: Any) -> int:
@@ -111,11 +115,19 @@ def folded(log: Sequence[Record]) -> AgentState:
     return state
 
 
-async def image(log: Sequence[Record], last: int, agent: str = "a") -> MemoryStore:
-    """What is left if the process dies when the log ends at seq `last`."""
+async def image(log: Sequence[Record], last: int, agent: str = "a", *, snapshot: int | None = None) -> MemoryStore:
+    """What is left if the process dies when the log ends at seq `last`; with a snapshot behind seq `snapshot`, if given."""
     kept, store = [record for record in log if record.seq <= last], MemoryStore()
     assert not any(isinstance(record.event, UnknownEvent) for record in kept)
-    await store.commit([[batch(kept, await store.own(agent), agent)]])
+    epoch = await store.own(agent)
+    if snapshot is None:
+        await store.commit([[batch(kept, epoch, agent)]])
+        return store
+    before, behind = [r for r in kept if r.seq <= snapshot], [r for r in kept if r.seq > snapshot]
+    dump = folded(before).dump()
+    first = msgspec.structs.replace(batch(before, epoch, agent), snapshot=dump)
+    rest = msgspec.structs.replace(batch(kept, epoch, agent), follows=snapshot, items=behind)
+    await store.commit([[first], [rest]] if behind else [[first]])
     return store
 
 

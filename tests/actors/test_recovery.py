@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 import trio
 from crashing import Act, crashed, folded, image, live, restart
-from helpers import history, make, notation, opened, order, scripted
+from helpers import history, make, notation, opened, order, records, scripted
 
 from callboard.actors.answers import Stopping
 from callboard.actors.ref import AgentRef
 from callboard.actors.seams import Plugin
 from callboard.actors.system import System
-from callboard.actors.testing.scripted import Reply
+from callboard.actors.testing.crashes import every_crash
+from callboard.actors.testing.scripted import Reply, ScriptedModel
 from callboard.actors.tools import ToolContext, tool
 from callboard.mailbox.addresses import effect_key
 from callboard.storage import events as e
 from callboard.storage.messages import Message, TextBlock
 from callboard.storage.records import FORMAT, Record
+from callboard.storage.store import Store
 
 ran: list[str] = []
 
@@ -210,3 +212,35 @@ async def test_c143_opening_a_closed_log_adds_nothing() -> None:
         async with opened(make(scripted(), tools=[once]), store) as (_, ref):
             assert len(await history(ref)) == 4
     assert await order(store) == notation(life.records)
+
+
+async def test_c046_what_was_acknowledged_is_there_after_any_kill() -> None:
+    acknowledged: list[str] = []
+
+    async def scenario(store: Store) -> list[str]:
+        if await store.head("a") is None:
+            acknowledged.clear()
+        else:
+            there = {r.event.message.id for r in await records(store) if isinstance(r.event, e.InboxPut)}
+            assert there.issuperset(acknowledged), acknowledged
+        agent = make(ScriptedModel(lambda request: Reply.text(f"{len(request.messages)}")))
+        async with System.open(store, agents=[agent]) as system:
+            ref = await system.spawn(agent, id="a")
+
+            async def send(how: str, n: int) -> None:
+                receipt = await getattr(ref, how)(f"{how} {n}", message_id=f"{how} {n}")
+                acknowledged.append(receipt.message_id)
+
+            async with trio.open_nursery() as nursery:
+                for how in ("followup", "steer", "inject"):
+                    for n in range(3):
+                        nursery.start_soon(send, how, n)
+            await ref.wait_idle()
+        claimed = [id for r in await records(store) if isinstance(r.event, e.InboxClaim) for id in r.event.ids]
+        return sorted(claimed)
+
+    async for crash in every_crash(scenario):
+        everything = sorted(f"{how} {n}" for how in ("followup", "steer", "inject") for n in range(3))
+        pending = [item.id for item in folded(await records(crash.store)).inbox.pending()]
+        assert sorted([*crash.result, *pending]) == everything, crash
+        assert all(id.startswith("inject") for id in pending)
