@@ -147,19 +147,19 @@ def _write_answer(turn: Turn, call: Call, stream: Stream, result: Assembled) -> 
 async def _recover(turn: Turn, call: Call, failure: Failure) -> None:
     """Offer a failure to `request_error`; returns if the request is to be sent again."""
     at = turn.position
-    failed = Failed(call.request.provider, failure, at.attempts - at.interrupted, call.prepared.retry, call.request)
+    asked = Failed(call.request.provider, failure, at.attempts - at.interrupted, call.prepared.retry, call.request)
     turn.error = as_error(failure)  # beside the abort, if a cancel comes now
     resend: Resend | None = None
     try:
-        resend = await turn.chains.run("request_error", turn.actor.context, failed, _no_recovery)
+        resend = await turn.chains.run("request_error", turn.actor.context, asked, _no_recovery)
     except Exception as error:
         await _write_failure(turn, error, failure)
         raise error from as_error(failure)
     await trio.lowlevel.checkpoint_if_cancelled()
     if resend is None:
-        turn.log.append(_failed(turn, failure, "raise"))
+        turn.log.append(attempt_failed(turn, failure, "raise"))
         raise as_error(failure)
-    events: list[Event] = [_failed(turn, failure, "retry", resend.after_s)]
+    events: list[Event] = [attempt_failed(turn, failure, "retry", resend.after_s)]
     if resend.replacement is not None:
         events.append(replace_event(turn, resend.replacement))
     turn.log.append(*events)
@@ -173,14 +173,15 @@ async def _write_failure(turn: Turn, error: Exception, failure: Failure) -> None
     """The attempt ends with its turn; in a turn that was cancelled meanwhile the error stands beside the abort instead."""
     turn.error = error
     await trio.lowlevel.checkpoint_if_cancelled()
-    turn.log.append(_failed(turn, failure, "raise"))
+    turn.log.append(attempt_failed(turn, failure, "raise"))
 
 
 async def _no_recovery(failed: Failed) -> Resend | None:
     return None
 
 
-def _failed(turn: Turn, failure: Failure, action: str, delay_s: float | None = None) -> RequestFailed:
+def attempt_failed(turn: Turn, failure: Failure, action: str, delay_s: float | None = None) -> RequestFailed:
+    """The end of the open attempt, and what it cost if the provider said so."""
     at = turn.position
     usage = turn.stream.assembler.usage if turn.stream is not None else None
     return RequestFailed(

@@ -115,6 +115,7 @@ class Batch:
         else:
             nursery.start_soon(self._body, slot)
 
+    @trio.lowlevel.enable_ki_protection
     async def _body(self, slot: Slot) -> None:
         try:
             await ask_person(slot)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PARENT = Cause("parent")
 
 
+@trio.lowlevel.enable_ki_protection
 async def cancel(actor: Actor, cause: Cause, *, keep_inbox: bool = False) -> None:
     """Cancel what the agent and all below it do and, unless `keep_inbox`, drop what it holds; returns when that is on disk.
 

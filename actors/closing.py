@@ -28,6 +28,7 @@ from ..storage.events import (
     TurnSuspend,
 )
 from .answers import LimitReached
+from .attempt import attempt_failed
 from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN, closing_blobs, closing_results, context_puts
 from .child_end import ChildEnd, cancelled_children, child_end
 from .failures import flatten
@@ -83,6 +84,8 @@ def _what_is_missing(turn: Turn, reason: EndReason) -> list[Event]:
     events: list[Event] = [
         ApprovalAnswered(id=question.id, verdict="withdrawn") for question in turn.log.state.approvals.open.values()
     ]
+    if at.request is not None and isinstance(reason, Errored):  # what is no Exception came out of the stream
+        events.append(attempt_failed(turn, reason.error, "raise"))
     if at.step_open and turn.stream is not None:
         cut = turn.stream.cut_message(turn.number, at.step)
         if cut is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .actor import Actor
 
 
+@trio.lowlevel.enable_ki_protection
 async def drive(actor: Actor) -> None:
     """The task of one activity."""
     in_turn.set(actor.id)

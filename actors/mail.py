@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import trio
+
 from ..storage.errors import AgentDeleted, InboxFull
 from ..storage.events import AskedBy, InboxPut, Lane, MailSent
 from ..storage.messages import AgentSource
@@ -62,6 +64,7 @@ class Mail:
             await sender.log.commit()
         return Receipt(message_id, seq), new
 
+    @trio.lowlevel.enable_ki_protection
     def _put(self, sender: Actor, receiver: Actor, message_id: str, kind: Kind, message: Any, blobs: dict[str, bytes]) -> int:
         lane: Lane = "next-step" if kind in ("steer", "inject") else "next-turn"
         limit = receiver.agent.limits.pending

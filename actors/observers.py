@@ -102,6 +102,7 @@ class Observers:
 
     # -- the task of one watch
 
+    @trio.lowlevel.enable_ki_protection
     async def _run(self, watch: Watch) -> None:
         actor = watch.actor
         on_event = actor.chains.observers("on_event")

@@ -131,6 +131,7 @@ class Runtime:
     # -- the life of a system
 
     @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
     async def running(self, grace: float) -> AsyncGenerator[None]:
         """Everything that has to run, in its layers; leaves when all of it has ended."""
         inner: BaseException | None = None
@@ -147,7 +148,11 @@ class Runtime:
                                 raise
                             except BaseException as error:  # raised again outside the nurseries, which would wrap it
                                 inner = error
-                            await self._close(0 if inner is not None or self.fatal is not None else grace)
+                            try:
+                                await self._close(0 if inner is not None or self.fatal is not None else grace)
+                            except KeyboardInterrupt as error:  # the second one: no grace any more
+                                inner = error
+                                await self._close(0)
                         self._report_strays()
                         self.bodies_nursery.cancel_scope.cancel()
                     await self._stop_observers(grace)
@@ -160,6 +165,7 @@ class Runtime:
         if inner is not None:
             raise inner
 
+    @trio.lowlevel.enable_ki_protection
     async def _write(self) -> None:
         with trio.CancelScope(shield=True):
             await self.writer.run()
@@ -182,6 +188,7 @@ class Runtime:
             for id in ids:
                 nursery.start_soon(self._take_up, id, slots)
 
+    @trio.lowlevel.enable_ki_protection
     async def _take_up(self, id: str, slots: trio.CapacityLimiter) -> None:
         async with slots:
             try:
@@ -191,6 +198,7 @@ class Runtime:
                 return
             (self.report.resumed if actor.take_up or actor.position.open else self.report.woken).append(id)
 
+    @trio.lowlevel.enable_ki_protection
     async def _notice_cancel(self) -> None:
         """When the scope around the system is cancelled, nothing new begins, and what runs is left for the next start.
 
@@ -201,6 +209,7 @@ class Runtime:
         finally:
             self.closing = True
 
+    @trio.lowlevel.enable_ki_protection
     async def _janitor(self) -> None:
         """Drop from memory what has been idle for long enough."""
         while True:

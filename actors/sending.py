@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
 from ..storage.errors import InboxFull, InputRefused
 from ..storage.events import CommandResult, CommandRun, InboxPut, Lane
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
+@trio.lowlevel.enable_ki_protection
 async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> tuple[Receipt, bool]:
     """Accept a message for an agent, durable on return; and whether it is a new one, and not the same sent again.
 

@@ -103,6 +103,7 @@ class Writer:
 
     # -- the task
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """The writer's task. Run it shielded, outside everything that appends."""
         while True:

@@ -155,6 +155,7 @@ class _Body:
         self._given_up = self._left_behind = False
         self.ended = trio.Event()
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """The task. Only a cancellation from outside the scope (of the whole nursery) leaves it as an exception."""
         _current.set(self)

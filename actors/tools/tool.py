@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_args, overload
 
 import msgspec
+import trio
 
 from ...storage.errors import ToolError, UsageError
 from ...storage.events.dialogue import Replay
@@ -103,6 +104,7 @@ class Tool(Generic[P, R]):
         """
         return self._arguments.decode(arguments)
 
+    @trio.lowlevel.disable_ki_protection  # a tool in an endless loop must not keep Ctrl-C from its program
     async def run(self, context: ToolContext[Any], arguments: Mapping[str, Any]) -> Any:
         """The body with decoded arguments: in this task, or, for a plain `def`, in a worker thread."""
         positional, keywords = self._arguments.bind(context, arguments)
