@@ -78,7 +78,7 @@ def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) ->
     at, turn, log = actor.position, actor.turn, actor.log
     ids = _dropped(actor, cause) if keep_inbox else actor.inbox.cancel_ids()
     something = bool(ids) or (keep_inbox and actor.inbox.due(None))
-    if actor.status != "running" or (turn is None and not keep_inbox):
+    if actor.status != "running" or (turn is None and not at.open and not keep_inbox):
         # Nothing runs, or nothing has begun: what is held is withdrawn, and no turn opens.
         if ids:
             log.append(InboxDrop(ids=ids, why="cancelled"))

@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 from crashing import crashed, image, live, restart, upto
-from helpers import make, notation, opened, scripted
+from helpers import check, make, notation, opened, records, scripted
 
 from callboard.actors.answers import Allow, ToolCall
 from callboard.actors.ref import AgentRef
 from callboard.actors.seams import Plugin
+from callboard.actors.system import System
 from callboard.actors.testing.scripted import Reply
 from callboard.actors.tools import ToolContext, ToolOutput, tool
 from callboard.mailbox.addresses import effect_key
@@ -230,3 +231,17 @@ async def test_c256_in_tools() -> None:
 
 def _cut(log: Any, end: int) -> str:
     return notation([record for record in log if record.seq <= end])
+
+
+async def test_c256_a_cancel_in_the_instant_of_taking_up_is_none_too_early() -> None:
+    """Opened by the cancel itself: the driver has been woken, and has not begun."""
+    life = await live(make(scripted("hello")), send)
+    store = await image(life.records, life.upto("Q1"))
+    async with System.open(store) as system:
+        assert list(system.report.failed) == ["a"]  # nobody knows its definition yet
+        system.define(make(scripted()))
+        ref = await system.get("a")
+        await ref.cancel()
+        await ref.wait_idle()
+    assert notation(await records(store), life.upto("Q1")) == "TC1 SE TE1{aborted user}"
+    await check(store)
