@@ -144,7 +144,7 @@ class InputDropped(InputError):
 
 
 class InputParked(InputError):
-    """The message waits behind a cancelled or failed turn; the next message, or `resume`, wakes the agent."""
+    """The message waits behind a cancelled or failed turn; the next message wakes the agent, which runs it then."""
 
 
 class TurnFailed(CallboardError):
