@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.events import Event, InboxClaim, OutboxPut, StepEnd, StepStart, UserMessage
+from ..storage.events import Event, InboxClaim, StepEnd, StepStart, UserMessage
 from ..storage.messages import Message, PluginSource, TextBlock
 from .answers import Assembly, Boundary, Enter, Reject, Stopping
 from .content import mint_id
-from .respond import outbox_put
+from .respond import unsaid_answer
 from .runtime_context import CONTEXT_SOURCE
 
 if TYPE_CHECKING:
@@ -119,15 +119,11 @@ def _context_message(turn: Turn, assembly: Assembly) -> Message | None:
 
 def _enter(turn: Turn, verdict: Enter, *, step: int, answer: bool = False) -> None:
     events: list[Event] = []
-    if answer and turn.position.text and turn.actor.route is not None and not turn.position.answered_route:
-        events.append(_answer_put(turn))
+    if answer:
+        events.extend(unsaid_answer(turn))
     if turn.claiming:
         events.append(InboxClaim(turn=turn.number, ids=turn.claiming))
     events.append(StepStart(turn=turn.number, step=step))
     events.extend(UserMessage(message=message) for message in verdict.messages)
     turn.log.append(*events)
     turn.claiming = ()
-
-
-def _answer_put(turn: Turn) -> OutboxPut:
-    return outbox_put(turn, turn.position.text)

@@ -33,7 +33,7 @@ from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOW
 from .child_end import ChildEnd, cancelled_children, child_end
 from .failures import flatten
 from .outcomes import outcome_now
-from .respond import standard_reply
+from .respond import standard_replies
 from .texts import well_formed
 from .tools.bodies import innermost
 
@@ -126,8 +126,8 @@ def _end(turn: Turn, reason: EndReason) -> list[Event]:
     events: list[Event] = []
     if turn.claiming:
         events.append(InboxClaim(turn=turn.number, ids=turn.claiming))
-    reply = standard_reply(turn, reason)
-    if reply is not None:
+    replies = standard_replies(turn, reason)
+    if replies:
         turn.delivery = "put"
     park = isinstance(reason, Errored | Limited) and actor.agent.after_error == "park"
     end = TurnEnd(
@@ -140,8 +140,7 @@ def _end(turn: Turn, reason: EndReason) -> list[Event]:
         trace=tuple(turn.trace),
     )
     events.append(end)
-    if reply is not None:
-        events.append(reply)
+    events.extend(replies)
     return events
 
 

@@ -29,7 +29,8 @@ async def respond_to_route(turn: Turn) -> None:
     if turn.position.answered_route:
         turn.delivery = "answered"
         return
-    text = (turn.position.text if not isinstance(turn.reason, Blocked) else BLOCKED) or EMPTY
+    at = turn.position
+    text = BLOCKED if isinstance(turn.reason, Blocked) else at.unsaid or ("" if at.deliveries else at.text) or EMPTY
 
     async def plain(text: str) -> str | None:
         return text
@@ -44,24 +45,32 @@ async def respond_to_route(turn: Turn) -> None:
     turn.delivery = "suppressed" if turn.reply is None else "put"
 
 
-def standard_reply(turn: Turn, reason: EndReason) -> OutboxPut | None:
-    """The outbox entry that the exit writes; None if the route gets nothing."""
-    route = turn.actor.route
-    if route is None:
-        return None
-    if isinstance(reason, Completed | MaxTokens | Blocked):
-        return outbox_put(turn, turn.reply) if turn.reply is not None else None
+def unsaid_answer(turn: Turn) -> list[OutboxPut]:
+    """The entry for an answer behind which the turn went on, and which no entry holds yet."""
+    at = turn.position
+    return [_outbox_put(turn, at.unsaid)] if at.unsaid and turn.actor.route is not None and not at.answered_route else []
+
+
+def standard_replies(turn: Turn, reason: EndReason) -> list[OutboxPut]:
+    """The outbox entries that the exit writes: the reply, if the route gets one, behind an answer that another step was
+    to follow: the question that the step did not come to must not take the answer to the one before with it."""
+    if turn.actor.route is None:
+        return []
+    if isinstance(reason, Completed | MaxTokens):
+        return [] if turn.reply is None else [_outbox_put(turn, turn.reply)]
     if isinstance(reason, Aborted):
-        return outbox_put(turn, reason.cause.text) if reason.cause.kind == "hook" and reason.cause.text else None
-    return outbox_put(turn, FAILED)
+        return [_outbox_put(turn, reason.cause.text)] if reason.cause.kind == "hook" and reason.cause.text else []
+    before = unsaid_answer(turn) if turn.position.terminal else []
+    text = turn.reply if isinstance(reason, Blocked) else FAILED
+    return before if text is None else [*before, _outbox_put(turn, text, behind=len(before))]
 
 
-def outbox_put(turn: Turn, text: str) -> OutboxPut:
-    """An entry for the turn's route."""
+def _outbox_put(turn: Turn, text: str, *, behind: int = 0) -> OutboxPut:
+    """An entry for the turn's route, behind so many others of the same append."""
     route, at = turn.actor.route, turn.position
     assert route is not None, "only turns with a route answer it"
     return OutboxPut(
-        delivery=delivery_id(turn.actor.id, turn.number, len(at.deliveries) + 1),
+        delivery=delivery_id(turn.actor.id, turn.number, len(at.deliveries) + behind + 1),
         route=route,
         content=(TextBlock(well_formed(text)),),
         turn=turn.number,

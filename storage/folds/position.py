@@ -122,6 +122,8 @@ class Position(Struct):
     usage: Usage = NO_USAGE
     command: str | None = None
     """The id of a command that ran and has no result."""
+    unsaid: str = ""
+    """The last visible answer that the loop has not put in the outbox yet; text beside calls is none."""
     deliveries: tuple[str, ...] = ()
     """Ids of the replies that this turn has put in the outbox."""
     answered_route: bool = False
@@ -168,7 +170,7 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.turn, at.open, at.started, at.start_seq, at.route = event.turn, True, time, seq, event.route
     at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
     at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
-    at.command, at.answer_seq, at.deliveries, at.answered_route = None, -1, (), False
+    at.command, at.answer_seq, at.unsaid, at.deliveries, at.answered_route = None, -1, "", (), False
     _fresh_step(at)
 
 
@@ -233,6 +235,7 @@ def _answer(at: Position, seq: int, time: int, event: AssistantMessage) -> None:
     at.max_tokens = at.max_tokens or event.finish == "max-tokens"
     at.calls = [CallState(b.id, b.name, b.arguments) for b in event.message.content if type(b) is ToolCallBlock]
     at.text = event.message.text or at.text
+    at.unsaid = (not at.calls and event.message.text) or at.unsaid
 
 
 def _called(at: Position, seq: int, time: int, event: ToolCalled) -> None:
@@ -269,6 +272,7 @@ def _reply(at: Position, seq: int, time: int, event: OutboxPut) -> None:
         at.deliveries = (*at.deliveries, event.delivery)
         # Answers that the loop gives lie between two steps or behind the turn.
         at.answered_route = at.answered_route or (at.step_open and event.route == at.route)
+        at.unsaid = at.unsaid if at.step_open else ""
 
 
 _HANDLERS: dict[type[Event], Any] = {
