@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from callboard.actors.seams import SEAMS
+from callboard.net.cli.parser import COMMANDS
 from callboard.storage.events import EVENTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,6 +49,16 @@ def test_c155_a_stale_page_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", sorted(EVENTS))
 def test_every_event_has_its_section(name: str) -> None:
     assert f"\n### `{name}`\n" in (DOCS / "events.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", sorted(SEAMS))
+def test_every_seam_has_its_line(name: str) -> None:
+    assert f"\n| `{name}` |" in (DOCS / "seams.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_its_section(name: str) -> None:
+    assert f"\n## {name}\n" in (DOCS / "cli.md").read_text(encoding="utf-8")
 
 
 # -- pages written by hand
