@@ -19,6 +19,7 @@ from ..storage.events import Event, RequestContext, RequestHeader, RequestSent
 from ..storage.messages import Header, Request, ToolSpec
 from .answers import Proposal
 from .content import without_images
+from .frozen import frozen_settings
 from .models.model import Model, Prepared, apply_defaults
 
 if TYPE_CHECKING:
@@ -70,8 +71,8 @@ async def prepare(turn: Turn) -> Call:
     prepared = Prepared(request) if model is None else model.prepare(request)
     settings, defaulted = apply_defaults(prepared.request.settings, prepared.defaults)
     messages = prepared.request.messages if prepared.images else without_images(prepared.request.messages)
-    ready = msgspec.structs.replace(prepared.request, settings=settings, messages=messages)
-    header = Header(ready.provider, ready.model, settings, defaulted, ready.system, ready.tools)
+    ready = msgspec.structs.replace(prepared.request, settings=frozen_settings(settings), messages=messages)
+    header = header_of(ready, defaulted)
     return Call(ready, header, model, prepared)
 
 
@@ -109,9 +110,9 @@ def _seed(turn: Turn) -> Proposal:
     header = turn.log.state.headers.current
     if turn.position.sent and header is not None:
         settings = msgspec.structs.replace(header.settings, **dict.fromkeys(header.defaulted))
-        return Proposal(header.provider, header.model, settings)
+        return Proposal(header.provider, header.model, frozen_settings(settings))
     provider, name = _route(turn)
-    return Proposal(provider, name, turn.agent.sampling)
+    return Proposal(provider, name, frozen_settings(turn.agent.sampling))
 
 
 def _route(turn: Turn) -> tuple[str | None, str | None]:

@@ -158,3 +158,22 @@ async def test_c272_a_child_of_a_missing_definition_is_waited_for_and_reported(a
         assert system.report.waiting == {}
         assert await order(image, after=before) == f"TR1 died{{completed}} res(c1) {REST}"
     await check(image)
+
+
+async def test_c065_a_family_that_is_closed_in_its_turns_goes_on_at_the_next_start() -> None:
+    store = Images()
+    await begin(store, worker(Reply.hang("so far")))
+    image = store.images[-1]
+    assert await order(image) == f"{OPEN} TZ1"
+    child = "put[t](go) TS1 claim(go) SS1.1 U(go) H{initial} X Q1 C*"
+    assert await order(image, CHILD) == f"{child} TZ1"
+    assert await again(image, worker("found")) == f"TR1 died{{completed}} res(c1) {REST}"
+    assert await order(image, CHILD) == f"{child} TZ1 TR1 F1{{retry}} H{{resume}} Q2 C* A SE TE1{{completed}}"
+
+
+async def test_c207_a_child_that_a_crash_interrupts_for_good_is_no_success() -> None:
+    store = Images()
+    await begin(store, worker(Reply.hang("so far")))
+    image = await store.while_it_runs()
+    assert await again(image, worker(recovery="end")) == f"TR1 died{{interrupted}} res(c1!CHILD_INTERRUPTED) {REST}"
+    assert "interrupted by a crash" in await result(image)

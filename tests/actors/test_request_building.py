@@ -231,6 +231,9 @@ class Mutates(Plugin):
         answer = await next(proposal)
         if self.at == "request":
             setattr(answer.settings, "temperature", 2)  # noqa: B010
+        if self.at == "request, deep":
+            assert answer.settings.extra is not None
+            answer.settings.extra["anthropic"]["thinking"]["budget"] = 2
         return answer
 
     async def stream(
@@ -238,22 +241,30 @@ class Mutates(Plugin):
     ) -> AsyncIterator[Chunk]:
         if self.at == "stream":
             setattr(request, "system", "other")  # noqa: B010
+        if self.at == "stream, deep":
+            assert request.settings.extra is not None
+            request.settings.extra["anthropic"]["thinking"].update(budget=2)
         async for chunk in next(request):
             yield chunk
 
 
 async def test_c102_settings_and_requests_are_frozen_and_the_error_names_the_field() -> None:
-    orders = {
-        "request": f"{OPEN} SE TE1{{error}}",
-        "stream": f"{OPEN} H{{initial}} X Q1 F1{{raise}} SE TE1{{error}}",
-    }
-    for at, field in (("request", "Settings.temperature"), ("stream", "Request.system")):
-        async with opened(make(scripted("done"), plugins=[Mutates(at)])) as (system, ref):
+    refused, sent = f"{OPEN} SE TE1{{error}}", f"{OPEN} H{{initial}} X Q1 F1{{raise}} SE TE1{{error}}"
+    cases = [
+        ("request", "Settings.temperature", refused),
+        ("request, deep", "Settings.extra is frozen at 'budget'", refused),
+        ("stream", "Request.system", sent),
+        ("stream, deep", "Settings.extra is frozen", sent),
+    ]
+    extra = {"anthropic": {"thinking": {"budget": 1}}}
+    for at, says, expected in cases:
+        async with opened(make(scripted("done"), plugins=[Mutates(at)], settings=extra)) as (system, ref):
             await say(ref, "hi")
-            assert await order(system.store) == orders[at]
+            assert await order(system.store) == expected
             (end,) = await events(system.store, e.TurnEnd)
             assert isinstance(end.reason, e.Errored)
-            assert field in end.reason.error.message
+            assert says in end.reason.error.message
+    assert extra == {"anthropic": {"thinking": {"budget": 1}}}
 
 
 async def test_c103_an_agent_without_a_model_says_what_to_set() -> None:
