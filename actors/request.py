@@ -72,7 +72,7 @@ async def prepare(turn: Turn) -> Call:
     settings, defaulted = apply_defaults(prepared.request.settings, prepared.defaults)
     messages = prepared.request.messages if prepared.images else without_images(prepared.request.messages)
     ready = msgspec.structs.replace(prepared.request, settings=frozen_settings(settings), messages=messages)
-    header = header_of(ready, defaulted)
+    header = Header(ready.provider, ready.model, ready.settings, defaulted, ready.system, ready.tools)
     return Call(ready, header, model, prepared)
 
 
