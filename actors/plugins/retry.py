@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import random
 
-from ...storage.errors import TRANSIENT_CODES
+from ...storage.errors import TRANSIENT_CODES, UsageError
 from ..answers import Failed, Resend
 from ..models.model import RetryPolicy
 from ..seams import Next, Plugin, SeamContext
+
+_DOUBLINGS = 60
+"""More of them change nothing: long before, the longest delay is reached."""
 
 
 class Retry(Plugin):
@@ -22,11 +25,20 @@ class Retry(Plugin):
         """Set the policy for routes whose adapter brings none of its own.
 
         Args:
-            tries: attempts of one step in all.
+            tries: attempts of one step in all; 0 and 1 both mean that nothing is tried again.
             first_s: the delay before the second, in seconds; it doubles.
             max_s: the longest delay; a provider that asks for more is not waited for.
-            jitter: by which share a delay may be longer, at random, so that many agents do not come back at once.
+            jitter: by which share a delay may differ, at random, so that many agents do not come back at once: one of our own
+                is shortened by it, one that the provider asked for is lengthened.
+
+        Raises:
+            UsageError: a number is negative, or the jitter is no share.
         """
+        for name, value in (("tries", tries), ("first_s", first_s), ("max_s", max_s)):
+            if not value >= 0:
+                raise UsageError(f"Retry({name}={value!r}) is negative; 0 is the least")
+        if not 0 <= jitter <= 1:
+            raise UsageError(f"Retry(jitter={jitter!r}) is no share of a delay; give a number from 0 to 1")
         self._own = RetryPolicy(tries, first_s, max_s)
         self._jitter = jitter
         self._random = random.Random()
@@ -45,5 +57,10 @@ class Retry(Plugin):
         asked = failed.failure.retry_after_s or 0.0
         if asked > policy.max_s:
             return None
-        delay = min(policy.first_s * 2 ** (failed.attempt - 1), policy.max_s)
-        return Resend(max(asked, delay) * (1 + self._jitter * self._random.random()))
+        return Resend(self._delay(policy, failed.attempt, asked))
+
+    def _delay(self, policy: RetryPolicy, attempt: int, asked: float) -> float:
+        doublings = min(attempt - 1, _DOUBLINGS)
+        share = self._jitter * self._random.random()
+        own = min(policy.first_s * 2**doublings, policy.max_s) * (1 - share)
+        return max(own, asked * (1 + share))
