@@ -13,6 +13,7 @@ import trio
 
 from ..storage.errors import StoreError
 from .closing import close_turn
+from .suspects import last_and_alone
 from .turn import Turn
 from .waiting import in_turn
 
@@ -27,6 +28,10 @@ async def drive(actor: Actor) -> None:
     actor.context.local.clear()
     try:
         while not actor.runtime.closing and (actor.take_up or actor.inbox.due(actor.runtime.now_ms())):
+            if actor.take_up:
+                await last_and_alone(actor)
+                if actor.runtime.closing:
+                    break
             await _run_turn(actor)
     except StoreError:
         if actor.log.failed is None:

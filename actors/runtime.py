@@ -75,6 +75,7 @@ class Runtime:
         """Where the exit of a cancelled turn waits for those below it."""
         self.report = Report()
         self.loop_runner: LoopRunner | None = None
+        self.starting = True
         self.closing = False
         self.nobody_answers = False
         """Whether questions to a person are refused at once: nobody could ever answer them."""
@@ -173,6 +174,8 @@ class Runtime:
     async def _start(self) -> None:
         await self.start_plugins(*self.definitions)
         await self._recover()
+        self.starting = False
+        self.turn_over.unpark_all()  # suspects look whether anybody is before them
         self.bodies_nursery.start_soon(self._janitor)
         self.bodies_nursery.start_soon(self._notice_cancel)
 
@@ -222,6 +225,7 @@ class Runtime:
         """Let running turns end within the grace; what is still open is suspended, and goes on at the next start."""
         with trio.CancelScope(shield=True):
             self.closing = True
+            self.turn_over.unpark_all()  # suspects that wait for their turn need not
             with trio.move_on_after(grace):
                 for actor in self.registry:
                     if actor.status == "running":

@@ -194,3 +194,87 @@ async def test_c179_a_resume_behind_a_suspend_is_no_crash() -> None:
     assert folded(await records(store)).position.resumes == 0
     after = await restart(make(scripted("hello")), store)
     assert notation(after.records).endswith("TZ1 TR1 F11{retry} H{resume} Q12 C* A SE TE1{completed}")
+
+
+class Order(ScriptedModel):
+    """Notes which agents' requests begin and end, and dies (hangs) for one of them."""
+
+    def __init__(self, *, killer: str = "") -> None:
+        super().__init__(lambda r: Reply.hang() if r.agent == killer else Reply.text("hello"))
+        self.seen: list[str] = []
+
+    async def stream(self, request: Request) -> AsyncIterator[Chunk]:
+        """Play the next reply, noted."""
+        self.seen.append(f"{request.agent} begins")
+        for _ in range(20):
+            await trio.lowlevel.checkpoint()
+        async for chunk in super().stream(request):
+            yield chunk
+        self.seen.append(f"{request.agent} ends")
+
+
+async def died_twice(store: MemoryStore, *agents: str) -> MemoryStore:
+    """Let the process die in the turns of these agents until they are suspect."""
+    hang = make(ScriptedModel(lambda _: Reply.hang()))
+    for _ in range(2):
+        store = await killed_again(store, hang)
+    for id in agents:
+        assert folded(await records(store, id)).position.resumes == 2
+    return store
+
+
+async def test_c179_at_two_crashes_a_turn_is_taken_up_last_and_alone(autojump_clock: trio.testing.MockClock) -> None:
+    life = await live(make(scripted("hello")), send)
+    store = await died_twice(await many(life.records, life.upto("Q1"), 2), "a0000", "a0001")
+    kept = [record for record in life.records if record.seq <= life.upto("Q1")]
+    born = Record(0, kept[0].time, msgspec.structs.replace(kept[0].event, agent="z"))
+    await store.commit([[batch([born, *kept[1:]], await store.own("z"), "z")]])
+    model = Order()
+    async with System.open(store, agents=[make(model)]) as system:
+        for id in ("a0000", "a0001", "z"):
+            assert (await (await system.get(id)).outcome("hi")).text == "hello"
+    assert model.seen == ["z begins", "z ends", "a0000 begins", "a0000 ends", "a0001 begins", "a0001 ends"]
+    await check(store)
+
+
+async def test_c179_a_suspect_that_somebody_waits_for_is_not_kept_waiting(autojump_clock: trio.testing.MockClock) -> None:
+    child = Agent("child", model="child:x", plugins=())
+    lead = Agent("lead", model="lead:x", plugins=(), tools=[delegate(child)])
+
+    def lead_says(request: Request) -> Reply:
+        results = request.messages[-1].results
+        return Reply.text(results["c"]) if results else Reply.tools(("c", "child", {"task": "do it"}))
+
+    def models(reply: Reply) -> dict[str, Any]:
+        return {
+            "lead": ScriptedModel(lead_says, provider="lead"),
+            "child": ScriptedModel(lambda _: reply, provider="child"),
+        }
+
+    store = MemoryStore()
+    for _ in range(4):
+        async with System.open(store, agents=[lead], models=models(Reply.hang()), grace=0) as system:
+            ref = await system.spawn(lead, id="a")
+            await ref.followup("go", message_id="go")
+            with trio.move_on_after(10):
+                await ref.wait_idle()
+            left = store.copy()
+        store = left
+    for head in await store.agents():
+        assert folded(await records(store, head.agent)).position.resumes == 3
+    async with System.open(store, agents=[lead], models=models(Reply.text("done"))) as system:
+        assert (await (await system.get("a")).outcome("go", timeout=60)).text == "done"
+    await check(store)
+
+
+async def test_c179_a_suspect_that_still_waits_is_left_for_the_next_start(autojump_clock: trio.testing.MockClock) -> None:
+    life = await live(make(scripted("hello")), send)
+    store = await died_twice(await many(life.records, life.upto("Q1"), 1), "a0000")
+    kept = [record for record in life.records if record.seq <= life.upto("Q1")]
+    born = Record(0, kept[0].time, msgspec.structs.replace(kept[0].event, agent="z"))
+    await store.commit([[batch([born, *kept[1:]], await store.own("z"), "z")]])
+    before = await order(store, "a0000")
+    async with System.open(store, agents=[make(Order(killer="z"))], grace=0):
+        await trio.sleep(100)
+    assert await order(store, "a0000") == before
+    assert (await order(store, "z")).endswith("TZ1")
