@@ -62,5 +62,5 @@ class Retry(Plugin):
     def _delay(self, policy: RetryPolicy, attempt: int, asked: float) -> float:
         doublings = min(attempt - 1, _DOUBLINGS)
         share = self._jitter * self._random.random()
-        own = min(policy.first_s * 2**doublings, policy.max_s) * (1 - share)
+        own = min(policy.first_s * 2.0**doublings, policy.max_s) * (1 - share)
         return max(own, asked * (1 + share))
