@@ -22,7 +22,7 @@ from ..storage.errors import (
     InputParked,
     UsageError,
 )
-from ..storage.events import Aborted, AskedBy, Cause, ChildEnded, ChildSpawned, InboxPut
+from ..storage.events import Aborted, AskedBy, Cause, ChildEnded, ChildSpawned, EndReason, InboxPut
 from ..storage.messages import AgentSource
 from .agent import Agent
 from .answers import CallResult
@@ -79,7 +79,6 @@ def refusal(parent: Actor) -> str | None:
     return None
 
 
-@trio.lowlevel.enable_ki_protection
 async def run_delegation(slot: Slot) -> CallResult:
     """The body of a delegation: spawn the child or find it, and give its answer."""
     actor, turn = slot.turn.actor, slot.turn
@@ -95,7 +94,7 @@ async def run_delegation(slot: Slot) -> CallResult:
     if slot.tool.background:
         await actor.log.commit()
         return CallResult.of(f"{id} works on it in the background; a message will say when it is done.")
-    return await _attach(actor, child)
+    return await _attach(actor, child, slot.tool.agent)
 
 
 async def _spawn_for_task(slot: Slot, id: str) -> None:
@@ -109,16 +108,18 @@ async def _spawn_for_task(slot: Slot, id: str) -> None:
     actor.log.append(born)
     child.log.append(InboxPut(message=task, lane="next-turn", sender=actor.id, ask=ask), blobs=blobs)
     child.log.join(actor.log)
-    if trio.current_effective_deadline() > -math.inf:  # else the parent was cancelled meanwhile, and stops it in a moment
+    if actor.position.cancel is not None:  # accepted while the child was being made: it is born cancelled
+        await cancel(child, Cause("parent"), keep_inbox=True)
+    elif trio.current_effective_deadline() > -math.inf:  # else this body is cut, and stops the child in a moment
         child.wake()
 
 
-async def _attach(actor: Actor, child: Child) -> CallResult:
+async def _attach(actor: Actor, child: Child, agent: Agent[Any, Any]) -> CallResult:
     """Wait for the child's task to end; whatever becomes of it is a result that the model reads."""
     runtime, task = actor.runtime, child.task or ""
     try:
         if child.ended is not None:
-            outcome = await find_outcome(runtime.store, child.id, message_id=task)
+            outcome = await find_outcome(runtime.store, child.id, message_id=task, output=agent.typed)
         else:
             with runtime.graph.edge(actor.id, child.id, "delegate", since=runtime.now_ms()):
                 outcome = await _wait(actor, child, task)
@@ -133,13 +134,19 @@ async def _attach(actor: Actor, child: Child) -> CallResult:
         return _gone(actor, child)
     if outcome is None:
         return CallResult.of(f"The child {child.id} ended without running its task.", error="CHILD_GONE")
+    _note_end(actor, child, outcome.reason)
     return _result(child, outcome)
 
 
-def _gone(actor: Actor, child: Child) -> CallResult:
+def _note_end(actor: Actor, child: Child, reason: EndReason) -> None:
+    """A child that ended, or was deleted, while its parent could not be opened has left no record here."""
     known = actor.state.children.get(child.id)
-    if known is not None and known.alive:  # deleted while nobody could tell the parent
-        actor.log.append(ChildEnded(child=child.id, reason=Aborted(Cause("disposed"))))
+    if known is not None and known.alive:
+        actor.log.append(ChildEnded(child=child.id, reason=reason))
+
+
+def _gone(actor: Actor, child: Child) -> CallResult:
+    _note_end(actor, child, Aborted(Cause("disposed")))
     return CallResult.of(f"The child {child.id} was deleted before it answered.", error="CHILD_GONE")
 
 
