@@ -118,6 +118,18 @@ async def test_c272_a_child_that_has_not_ended_is_waited_for() -> None:
     assert len(await events(image, e.InboxPut, CHILD)) == 1
 
 
+async def test_c272_a_child_that_ended_while_its_parent_could_not_be_opened_leaves_its_end_there() -> None:
+    store = Images()
+    await begin(store, worker(Reply.hang("so far")))
+    image = await store.while_it_runs()
+    async with System.open(image, agents=[worker("found")]) as system:
+        assert list(system.report.failed) == ["a"]
+        await (await system.get(CHILD)).wait_idle()
+    assert await order(image) == OPEN
+    assert await again(image, worker()) == f"TR1 died{{completed}} res(c1) {REST}"
+    assert await result(image) == "found"
+
+
 async def test_c272_a_task_that_was_dropped_is_an_error_by_that_name() -> None:
     async def cancel(system: System) -> None:
         await (await system.get(CHILD)).cancel()
