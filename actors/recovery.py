@@ -29,8 +29,8 @@ async def take_up(turn: Turn) -> str:
         LimitReached: the turn has ended the process too often.
     """
     at = turn.position
-    if at.request is not None:
-        await _read_open_attempt(turn)
+    if at.request is not None or at.failure is not None:
+        await _read_last_attempt(turn)
     if at.cancel is not None or turn.agent.recovery == "end":
         turn.found_dead = True
         turn.reason = Interrupted()
@@ -54,15 +54,21 @@ async def take_up(turn: Turn) -> str:
     return "answered" if answered else "taken-up"
 
 
-async def _read_open_attempt(turn: Turn) -> None:
-    at, header = turn.position, turn.log.state.headers.current
-    request = at.request
-    assert request is not None, "asked for the open attempt"
-    stream = Stream(header.provider if header else "", header.model if header else "")
-    async for record in turn.actor.runtime.store.read(turn.actor.id, request.seq, types={"assistant/chunk"}):
+async def _read_last_attempt(turn: Turn) -> None:
+    """The chunks of the attempt that is open, or that failed for good before its step could be closed."""
+    at, store = turn.position, turn.actor.runtime.store
+    after = at.request.seq if at.request is not None else at.start_seq
+    turn.stream = _fresh_stream(turn)
+    async for record in store.read(turn.actor.id, after, types={"request/sent", "assistant/chunk"}):
         if isinstance(record.event, AssistantChunk):
-            stream.feed(record.seq, record.event.chunk)
-    turn.stream = stream
+            turn.stream.feed(record.seq, record.event.chunk)
+        else:
+            turn.stream = _fresh_stream(turn)
+
+
+def _fresh_stream(turn: Turn) -> Stream:
+    header = turn.log.state.headers.current
+    return Stream(header.provider if header else "", header.model if header else "")
 
 
 def _close_open_attempt(turn: Turn, action: Literal["retry", "raise"]) -> None:

@@ -244,3 +244,14 @@ async def test_c046_what_was_acknowledged_is_there_after_any_kill() -> None:
         pending = [item.id for item in folded(await records(crash.store)).inbox.pending()]
         assert sorted([*crash.result, *pending]) == everything, crash
         assert all(id.startswith("inject") for id in pending)
+
+
+async def test_c086_what_a_failed_attempt_had_shown_is_kept_also_by_recovery() -> None:
+    life = await live(make(scripted(Reply.fail("AUTH", after="half"))), say("hi"))
+    assert notation(life.records).endswith("Q1 C* F1{raise} A{cut} SE TE1{error}")
+    end = life.upto("F1{raise}")
+    assert await crashed(life.records, end, make(scripted())) == "TR1 A{cut} SE TE1{error}"
+    assert await crashed(life.records, end, make(scripted(), recovery="end")) == "A{cut} SE TE1{interrupted}"
+    after = await restart(make(scripted()), await image(life.records, end))
+    cut = next(r.event for r in after.records if isinstance(r.event, e.AssistantMessage))
+    assert cut.message.text == "half" and cut.interrupted
