@@ -130,7 +130,8 @@ async def act(ref: Any, do: Do, id: str) -> None:
         case "park":
             await ref.cancel(keep_inbox=True)
         case _:
-            await getattr(ref, do)(f"{do} {id}", message_id=id)
+            route = {"channel": "irc", "chat": "#docs"} if do != "inject" else None
+            await getattr(ref, do)(f"{do} {id}", message_id=id, route=route)
 
 
 class _Acting(Plugin):

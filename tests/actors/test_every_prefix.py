@@ -87,6 +87,8 @@ async def _recovered(life: Life, lived: Lived, end: int, mode: str, *, snapshot:
     assert state.dump() == after.dump or not after.ends, "a replay gives other folds than the run had"
     assert not state.position.open
     assert not state.inbox.due(None), state.inbox.pending()
+    said = [record.event.delivery for record in after.records if isinstance(record.event, e.OutboxPut)]
+    assert len(set(said)) == len(said), "two replies have one id"
     _bodies(world, lived, end)
     _cut_turn(world, after, folded(lived.records[: end + 1]), end, mode)
     return after
