@@ -26,6 +26,7 @@ from .checks import (
     refuse_unknown,
 )
 from .limits import DEFAULT_LIMITS, Limits
+from .output import Output, make_output
 from .seams import Plugin, SeamContext, check_plugins
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Agent(Generic[Deps, Out]):
         "temperature",
         "toolbox",
         "tools",
+        "typed",
     )
     name: str
     """What kind of agent this is; the log keeps it, so a new name needs `formerly`."""
@@ -96,6 +98,9 @@ class Agent(Generic[Deps, Out]):
     settings: Mapping[str, Any] | None
     context: tuple[Section, ...]
     output: Any
+    """The shape of the answer: a type, or a JSON schema; None for text."""
+    typed: Output | None
+    """That shape, checked: its schema, and the way from a text to a value."""
     deps: type[Deps] | None
     formerly: tuple[str, ...]
 
@@ -138,7 +143,7 @@ class Agent(Generic[Deps, Out]):
             stop: texts that end an answer.
             settings: what an adapter adds, by provider: `{"anthropic": {...}}`.
             context: sections `(ctx) -> text | None`, shown as runtime context when they change.
-            output: the shape of the answer: a type, or a JSON schema.
+            output: the shape of the answer (a Struct, dataclass or TypedDict, or a JSON schema); a turn completes only with one.
             deps: the class of `ctx.deps` that the tools expect; checked when a System opens.
             formerly: old names of this definition.
 
@@ -166,6 +171,7 @@ class Agent(Generic[Deps, Out]):
         put(self, "settings", settings)
         put(self, "context", check_context(name, context))
         put(self, "output", output)
+        put(self, "typed", make_output(name, output, self.toolbox))
         put(self, "deps", deps)
         put(self, "formerly", as_texts(name, "formerly", formerly))
 

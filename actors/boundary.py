@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.events import Event, InboxClaim, StepEnd, StepStart, UserMessage
+from ..storage.events import Completed, Event, InboxClaim, StepEnd, StepStart, UserMessage
 from ..storage.messages import Message, PluginSource, TextBlock
 from .answers import Assembly, Boundary, Enter, Reject, Stopping
 from .content import mint_id
+from .output import ANSWER, answer_text, correction_message, invalid, missing, tries
 from .respond import unsaid_answer
 from .runtime_context import CONTEXT_SOURCE
 
@@ -46,13 +47,14 @@ async def later_boundary(turn: Turn) -> bool:
         turn.log.append(StepEnd(turn=turn.number, step=at.step))
     turn.batch = None
     terminal = at.terminal
-    if terminal and not _steering(turn):
-        reason = turn.chains.has("turn_stopping")
-        if reason:
-            await turn.chains.turn_stopping(turn.actor.context, Stopping(turn.number, at.step, turn.end_reason, at.text))
+    correction = check_output(turn)
+    if terminal and correction is None and not _steering(turn):
+        if turn.chains.has("turn_stopping"):
+            text = answer_text(turn.agent.typed, at)
+            await turn.chains.turn_stopping(turn.actor.context, Stopping(turn.number, at.step, turn.end_reason, text))
         if not _steering(turn):
             return False
-    verdict = await _propose(turn, first=False)
+    verdict = await _propose(turn, correction)
     if isinstance(verdict, Reject):
         turn.block(verdict.why)
         return False
@@ -62,11 +64,33 @@ async def later_boundary(turn: Turn) -> bool:
     return True
 
 
+def check_output(turn: Turn) -> Message | None:
+    """What an agent with an output is told of a step that should have ended the turn with a value; None if nothing is wrong.
+
+    Raises:
+        ModelError: OUTPUT_INVALID, the model was told often enough.
+    """
+    output, at = turn.agent.typed, turn.position
+    if output is None or not isinstance(turn.end_reason, Completed):
+        return None
+    refused = any(call.name == ANSWER and call.error is not None for call in at.calls)
+    why = missing(output, at)
+    if why is None or not (refused or at.terminal):
+        return None
+    limit = turn.agent.limits.output_retries
+    if tries(at, turn.log.state.surface.entries()) + (not refused) > limit:
+        raise invalid(output, why, limit)
+    if not at.terminal or _steering(turn):
+        return None  # it goes on anyway
+    header = turn.log.state.headers.current
+    return correction_message(mint_id(), output, why, by_schema=header is not None and header.output is not None)
+
+
 def _steering(turn: Turn) -> bool:
     return turn.actor.inbox.steering(turn.actor.runtime.now_ms())
 
 
-async def _propose(turn: Turn, *, first: bool) -> Enter | Reject:
+async def _propose(turn: Turn, correction: Message | None = None, *, first: bool = False) -> Enter | Reject:
     actor = turn.actor
     turn.agent, turn.chains = actor.agent, actor.chains  # a definition may be replaced while a turn runs
     items = actor.inbox.reserve_boundary(first, turn.agent.limits.boundary, actor.runtime.now_ms())
@@ -74,8 +98,7 @@ async def _propose(turn: Turn, *, first: bool) -> Enter | Reject:
     assembly = await assemble(turn)
     messages = [item.message for item in items]
     context = _context_message(turn, assembly)
-    if context is not None:
-        messages.append(context)
+    messages.extend(message for message in (correction, context) if message is not None)
     boundary = Boundary(tuple(messages), turn.number, turn.position.step + 1)
     verdict = await turn.chains.run("pre_step", actor.context, boundary, _enter_all)
     await trio.lowlevel.checkpoint_if_cancelled()  # a plugin that cancelled its own turn has nothing more to say

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ..storage.errors import CallboardError
 from ..storage.events import Aborted, Cause, ChildEnded, EndReason, Event, InboxPut
 from ..storage.messages import AgentSource, Message, TextBlock
+from .output import answer_text
 from .values import explain
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ class ChildEnd:
         usage = turn.log.state.usage.total
         events: list[Event] = [ChildEnded(child=self.child.id, reason=reason, usage=usage)]
         if self.tells(reason):
-            text = turn.position.text if reason.kind == "completed" else f"{self.child.id} {explain(reason)}"
+            said = answer_text(turn.agent.typed, turn.position)
+            text = said if reason.kind == "completed" else f"{self.child.id} {explain(reason)}"
             message = Message(f"{self.child.task}#end", "user", (TextBlock(text or "(no text)"),), AgentSource(self.child.id))
             events.append(InboxPut(message=message, lane="next-step", sender=self.child.id))
         self.parent.log.append(*events)

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from ..storage.events import (
     AssistantMessage,
     CommandResult,
+    Completed,
     EndReason,
-    InboxClaim,
     InboxDrop,
-    StepStart,
     TurnCancel,
     TurnEnd,
     TurnStart,
 )
+from ..storage.folds import Position
 from ..storage.store import Store
+from .output import Output, answer_text
 from .promises import dropped
 from .values import Outcome
 
@@ -29,73 +32,93 @@ if TYPE_CHECKING:
 _TYPES = frozenset(
     {"turn/start", "turn/end", "inbox/claim", "step/start", "assistant/message", "command/result", "inbox/drop", "turn/cancel"}
 )
+_TYPED = _TYPES | {"tool/call", "tool/result"}
+"""What is read of an agent with an output, whose value may be the arguments of a call."""
 
 
 def outcome_now(turn: Turn, reason: EndReason) -> Outcome[Any]:
     """The outcome of a turn that has just ended."""
     at = turn.position
-    text = at.text or (turn.reply or "" if at.step == 0 else "")
-    return Outcome(
+    outcome: Outcome[Any] = Outcome(
         agent=turn.actor.id,
         turn=turn.number,
         reason=reason,
-        text=text,
+        text=at.text or (turn.reply or "" if at.step == 0 else ""),
         usage=turn.end_usage,
         steps=at.step,
         seq=turn.end_seq,
     )
+    return _with_output(outcome, turn.agent.typed, at)
+
+
+def _with_output(outcome: Outcome[Any], output: Output | None, at: Position) -> Outcome[Any]:
+    """The outcome with its value, for an agent with an output. A turn that no step was run in (a command, nothing to do) has
+    none; nor has one whose answer the present definition does not take any more, and `result` says so."""
+    if output is None or at.step == 0 or not isinstance(outcome.reason, Completed):
+        return outcome
+    text = answer_text(output, at)
+    try:
+        return structs.replace(outcome, text=text, output=output.decode(text))
+    except ValueError as error:
+        return structs.replace(outcome, text=text, unfit=f"is no valid {output.name} any more: {error}")
 
 
 class _Reading:
     """One turn as its records go by."""
 
     def __init__(self) -> None:
-        self.turn = self.steps = 0
+        self.at = Position()
+        """Of the fold what an outcome needs; it is fed with those records alone."""
         self.text = ""
-        self.ids: tuple[str, ...] = ()
 
-    def feed(self, event: Any) -> None:
+    def feed(self, seq: int, time: int, event: Any) -> None:
+        self.at.apply(seq, time, event)
         match event:
-            case TurnStart(turn=turn):
-                self.turn, self.steps, self.text, self.ids = turn, 0, "", ()
-            case InboxClaim(ids=ids):
-                self.ids += ids
-            case StepStart():
-                self.steps += 1
+            case TurnStart():
+                self.text = ""
             case AssistantMessage(message=message):
                 self.text = message.text or self.text
-            case CommandResult(text=text) if not self.steps:
+            case CommandResult(text=text) if not self.at.step:
                 self.text = text
             case _:
                 pass
 
 
 async def find_outcome(
-    store: Store, agent: str, *, message_id: str | None = None, turn: int | None = None, after: int = -1
+    store: Store,
+    agent: str,
+    *,
+    message_id: str | None = None,
+    turn: int | None = None,
+    after: int = -1,
+    output: Output | None = None,
 ) -> Outcome[Any] | None:
     """The outcome of turn `turn`, or of the one that took `message_id`; None if it has not ended, or is not on disk.
+
+    `output` is that of the agent's definition, by which its value is read.
 
     Raises:
         InputDropped: no turn took the message, and none will.
     """
     reading = _Reading()
-    async for record in store.read(agent, after, types=_TYPES):
+    async for record in store.read(agent, after, types=_TYPES if output is None else _TYPED):
         event = record.event
         if isinstance(event, InboxDrop | TurnCancel):
             if message_id in event.ids:
                 raise dropped(agent, str(message_id), event.why if isinstance(event, InboxDrop) else "cancelled")
         elif isinstance(event, TurnEnd):
-            if event.turn == turn or (message_id is not None and message_id in reading.ids):
-                return Outcome(
+            if event.turn == turn or (message_id is not None and message_id in reading.at.claimed):
+                outcome: Outcome[Any] = Outcome(
                     agent=agent,
                     turn=event.turn,
                     reason=event.reason,
                     text=reading.text,
                     usage=event.usage,
-                    steps=reading.steps,
+                    steps=reading.at.step,
                     message_id=message_id,
                     seq=record.seq,
                 )
+                return _with_output(outcome, output, reading.at)
         else:
-            reading.feed(event)
+            reading.feed(record.seq, record.time, event)
     return None

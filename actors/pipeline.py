@@ -15,11 +15,12 @@ from ..mailbox.addresses import effect_key
 from ..storage.errors import StoreError, ToolError
 from ..storage.events import Replay
 from ..storage.folds.position import CallState
-from .answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall
+from .answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall, ToolDefinition
 from .approving import settle_question
 from .children import run_delegation
 from .delegation import Delegate
 from .failures import causes
+from .output import offered
 from .ports import tool_context
 from .tools.bodies import BodyOutcome, run_body
 from .tools.output import context_messages, limit_output
@@ -46,9 +47,7 @@ class Slot:
         self.question: Ask | None = None
         """What a person has to decide before the body may run."""
         self.scope = trio.CancelScope()
-        assembly = turn.assembly
-        tools = assembly.tools if assembly is not None else ()
-        self.tool = next((tool for tool in tools if tool.name == call.name), None)
+        self.tool = next((tool for tool in _offered(turn) if tool.name == call.name), None)
 
     @property
     def key(self) -> str:
@@ -87,6 +86,10 @@ class Slot:
         """Pass on what is no `Exception` (SystemExit and the like): it closes the turn and the system."""
         if self.outcome is not None and self.outcome.fatal is not None:
             raise self.outcome.fatal
+
+
+def _offered(turn: Turn) -> tuple[ToolDefinition, ...]:
+    return offered(turn.assembly.tools if turn.assembly is not None else (), turn.agent.typed)
 
 
 def error_result(code: str, text: str, **rest: Any) -> CallResult:
@@ -142,8 +145,7 @@ _UNKNOWN_OUTCOME = "The process ended while this call ran; whether it took effec
 
 
 def _unknown(slot: Slot) -> CallResult:
-    assembly = slot.turn.assembly
-    names = ", ".join(tool.name for tool in assembly.tools) if assembly is not None else ""
+    names = ", ".join(tool.name for tool in _offered(slot.turn))
     return error_result("UNKNOWN_TOOL", f"There is no tool {slot.call.name!r}; there are: {names or 'none'}.")
 
 

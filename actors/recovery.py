@@ -17,6 +17,7 @@ from ..storage.folds.position import INTERRUPTED
 from ..storage.messages import Failure
 from .answers import LimitReached
 from .attempt import Stream
+from .output import missing
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -50,7 +51,8 @@ async def take_up(turn: Turn) -> str:
         turn.log.append(CommandResult(id=at.command, text=failure.message, error=failure))
     if at.step == 0:
         return "ok"
-    answered = at.terminal and not at.open_calls and not turn.actor.inbox.steering(turn.actor.runtime.now_ms())
+    final = at.terminal and not at.open_calls and missing(turn.agent.typed, at) is None
+    answered = final and not turn.actor.inbox.steering(turn.actor.runtime.now_ms())
     return "answered" if answered else "taken-up"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from ..storage.digest import header_digest, header_line
+from ..storage.digest import header_digest, header_line, header_of
 from ..storage.errors import UsageError
 from ..storage.events import Event, RequestContext, RequestHeader, RequestSent
 from ..storage.messages import Header, Request, ToolSpec
@@ -21,6 +21,7 @@ from .answers import Proposal
 from .content import without_images
 from .frozen import frozen_settings
 from .models.model import Model, Prepared, apply_defaults
+from .output import Output, with_tool
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -68,12 +69,21 @@ async def prepare(turn: Turn) -> Call:
     )
     own = turn.agent.model if isinstance(turn.agent.model, Model) else None
     model = turn.actor.runtime.models.find(proposal.provider, proposal.model, own=own)
-    prepared = Prepared(request) if model is None else model.prepare(request)
+    prepared = _prepared(request, model, turn.agent.typed)
     settings, defaulted = apply_defaults(prepared.request.settings, prepared.defaults)
     messages = prepared.request.messages if prepared.images else without_images(prepared.request.messages)
     ready = msgspec.structs.replace(prepared.request, settings=frozen_settings(settings), messages=messages)
-    header = Header(ready.provider, ready.model, ready.settings, defaulted, ready.system, ready.tools)
+    header = header_of(ready, defaulted)
     return Call(ready, header, model, prepared)
+
+
+def _prepared(request: Request, model: Model | None, output: Output | None) -> Prepared:
+    """What the adapter makes of it. Where a value is due and the model answers by no schema, it is offered the tool instead."""
+    prepare_by = Prepared if model is None else model.prepare
+    if output is None:
+        return prepare_by(request)
+    prepared = prepare_by(msgspec.structs.replace(request, output=output.schema))
+    return prepared if prepared.schema else prepare_by(with_tool(request, output))
 
 
 def record(turn: Turn, call: Call) -> None:

@@ -12,6 +12,7 @@ from ..mailbox.addresses import delivery_id
 from ..storage.events import Aborted, Blocked, Completed, EndReason, MaxTokens, OutboxPut
 from ..storage.messages import TextBlock
 from .answers import LimitReached
+from .output import value_text
 from .texts import well_formed
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def respond_to_route(turn: Turn) -> None:
         turn.delivery = "answered"
         return
     at = turn.position
-    text = BLOCKED if isinstance(turn.reason, Blocked) else at.unsaid or ("" if at.deliveries else at.text) or EMPTY
+    text = BLOCKED if isinstance(turn.reason, Blocked) else _unsaid(turn) or ("" if at.deliveries else at.text) or EMPTY
 
     async def plain(text: str) -> str | None:
         return text
@@ -47,8 +48,14 @@ async def respond_to_route(turn: Turn) -> None:
 
 def unsaid_answer(turn: Turn) -> list[OutboxPut]:
     """The entry for an answer behind which the turn went on, and which no entry holds yet."""
-    at = turn.position
-    return [_outbox_put(turn, at.unsaid)] if at.unsaid and turn.actor.route is not None and not at.answered_route else []
+    at, text = turn.position, _unsaid(turn)
+    return [_outbox_put(turn, text)] if text and turn.actor.route is not None and not at.answered_route else []
+
+
+def _unsaid(turn: Turn) -> str:
+    """Of an agent with an output the value alone: what was refused on the way to it is between the model and the runtime."""
+    output, at = turn.agent.typed, turn.position
+    return at.unsaid if output is None else value_text(output, at)
 
 
 def standard_replies(turn: Turn, reason: EndReason) -> list[OutboxPut]:

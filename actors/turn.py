@@ -17,6 +17,7 @@ from ..storage.messages import NO_USAGE, Message
 from .boundary import first_boundary, later_boundary
 from .commands import run_command
 from .failures import as_error
+from .output import invalid, missing
 from .recovery import take_up
 from .respond import respond_to_route
 from .states import BUILD, COMMAND, COMPACT, RESPOND, RESTORE, RUN, SAVE, walk
@@ -132,6 +133,9 @@ async def _run(turn: Turn) -> str:
 
 async def _save(turn: Turn) -> str:
     turn.reason = turn.end_reason
+    why = missing(turn.agent.typed, turn.position) if isinstance(turn.reason, Completed) else None
+    if why is not None and turn.agent.typed is not None:  # a plugin kept the model from being told
+        raise invalid(turn.agent.typed, why, turn.agent.limits.output_retries)
     return "ok"
 
 

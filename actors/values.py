@@ -67,7 +67,9 @@ class Outcome(Struct, Generic[Out], frozen=True, kw_only=True):
     """The last answer's visible text, also of one that was cut."""
     usage: Usage = NO_USAGE
     output: Out | None = None
-    """The answer as a value, for agents with `output=`."""
+    """The answer as a value, for agents with `output=`; `text` is its JSON then."""
+    unfit: str | None = None
+    """Why the answer in the log is no value of the agent's present `output=`; None if it is one, or none is due."""
     steps: int = 0
     message_id: str | None = None
     """The message that was asked about."""
@@ -83,10 +85,12 @@ class Outcome(Struct, Generic[Out], frozen=True, kw_only=True):
         """The output, or the text of an agent without one.
 
         Raises:
-            TurnFailed: the turn did not complete; it carries this outcome and says why.
+            TurnFailed: the turn did not complete, or its answer is not of the shape that the definition has now; it carries
+                this outcome and says why.
         """
-        if not self.ok:
-            text = f"turn {self.turn} of {self.agent!r} {explain(self.reason)}"
+        if not self.ok or self.unfit is not None:
+            why = explain(self.reason) if self.unfit is None else f"completed, but its answer {self.unfit}; read its text"
+            text = f"turn {self.turn} of {self.agent!r} {why}"
             raise TurnFailed(text, outcome=self, agent=self.agent, turn=self.turn, seq=self.seq)
         return cast("Out", self.text) if self.output is None else self.output
 

@@ -115,7 +115,7 @@ async def _from_log(runtime: Runtime, agent: str, message_id: str) -> Outcome[An
     actor = await runtime.registry.actor(agent)
     if seq is None and actor.log.tail_id(message_id) is None and actor.inbox.seen(message_id) is None:
         raise UsageError(f"agent {agent!r} has no message {message_id!r}", agent=agent)
-    return await find_outcome(runtime.store, agent, message_id=message_id)
+    return await find_outcome(runtime.store, agent, message_id=message_id, output=actor.agent.typed)
 
 
 async def await_turn(runtime: Runtime, agent: str, turn: int, timeout: float | None) -> Outcome[Any]:
@@ -130,7 +130,7 @@ async def await_turn(runtime: Runtime, agent: str, turn: int, timeout: float | N
             with actor.held():
                 seen = actor.log.committed
                 if actor.position.turn >= turn:
-                    found = await find_outcome(runtime.store, agent, turn=turn)
+                    found = await find_outcome(runtime.store, agent, turn=turn, output=actor.agent.typed)
                     if found is not None:
                         return found
                 await actor.log.wait_beyond(seen)

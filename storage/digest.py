@@ -1,8 +1,9 @@
 """The canonical form of a request, and its digest.
 
-One line of JSON for each message, then one line for the header (provider, model, settings, system, tools, and which settings
-were defaulted); the digest is the sha256 of those lines. It is the plain digest of the whole form, so that `verify`
-recomputes it simply, and a running hash over the message lines (`folds.surface`) costs only what is new.
+One line of JSON for each message, then one line for the header (provider, model, settings, system, tools, the schema of the
+answer if there is one, and which settings were defaulted); the digest is the sha256 of those lines. It is the plain digest of the
+whole form, so that `verify` recomputes it simply, and a running hash over the message lines (`folds.surface`) costs only what is
+new.
 
 The form depends on nothing but the values: not on the order of dictionaries, not on the order in which tools were registered,
 not on the process or the version of Python, and not on whether a value has been through the log (a whole number where a
@@ -67,4 +68,5 @@ def header_of(request: Request, defaulted: Iterable[str] = ()) -> Header:
         defaulted=tuple(defaulted),
         system=request.system,
         tools=request.tools,
+        output=request.output,
     )

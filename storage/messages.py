@@ -304,7 +304,8 @@ class ToolSpec(Struct, frozen=True):
 
 
 class Header(Struct, frozen=True, omit_defaults=True):
-    """All of a request but its messages. `defaulted` names the settings that the adapter filled in."""
+    """All of a request but its messages. `defaulted` names the settings that the adapter filled in; `output` is the JSON schema
+    of the answer, for providers that answer by one."""
 
     provider: str
     model: str
@@ -312,10 +313,13 @@ class Header(Struct, frozen=True, omit_defaults=True):
     defaulted: tuple[str, ...] = ()
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
+    output: dict[str, Any] | None = None
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
-    """One model call, frozen. `agent`, `turn`, `step`, `attempt` mark a request of the loop; they are not part of its digest."""
+    """One model call, frozen. `output` is the JSON schema that the answer has to fit; an adapter sees it only in `prepare`,
+    unless it says there that it honours it. `agent`, `turn`, `step`, `attempt` mark a request of the loop; they are not part
+    of its digest."""
 
     provider: str
     model: str
@@ -327,6 +331,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     turn: int = 0
     step: int = 0
     attempt: int = 0
+    output: dict[str, Any] | None = None
 
 
 def _refuse_change(value: Struct, field: str, _: object) -> NoReturn:

@@ -50,7 +50,7 @@ class Invariants(Plugin):
         self._demand(ctx, request, step, "its step/start is not in the log")
         self._demand(ctx, request, header is not None, "no request/header is in the log")
         assert header is not None, "demanded above"
-        for field in ("provider", "model", "settings", "system", "tools"):
+        for field in ("provider", "model", "settings", "system", "tools", "output"):
             same = getattr(header, field) == getattr(request, field)
             self._demand(ctx, request, same, f"its {field} is not that of the header in force")
         same = sees == derived or sees == without_images(derived)

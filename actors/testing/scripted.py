@@ -32,6 +32,7 @@ from ...storage.messages import (
 )
 from ..failures import as_error
 from ..models.model import Model, Prepared, RetryPolicy
+from ..output import ANSWER
 
 Call = tuple[str, str, Any]
 """Id, tool, arguments: a mapping or struct to be written as JSON, or a text to be sent as it is, be it JSON or not."""
@@ -48,6 +49,8 @@ class Reply(Struct, frozen=True, repr_omit_defaults=True, eq=False):
     """None: usage and finish are left to `opening`, or there are none."""
     usage: Usage | None = None
     """None: counted when played."""
+    value: str | None = None
+    """A typed answer as JSON: to a model that is offered the tool `answer` for it, a call of that."""
     failure: Failure | None = None
     exception: Exception | None = None
     hangs: bool = False
@@ -85,9 +88,10 @@ class Reply(Struct, frozen=True, repr_omit_defaults=True, eq=False):
 
     @classmethod
     def output(cls, value: Any, *, usage: Usage | None = None) -> Reply:
-        """A value (struct, dataclass, mapping, list) as JSON text, without fences."""
+        """A value (struct, dataclass, mapping) as the answer of an agent with `output=`: JSON text, without fences, or a call
+        of the tool `answer` where the request offers that instead of a schema."""
         text = msgspec.json.encode(value).decode()
-        return cls(f"output({_short(text)})", tuple(_text(text, 1)), c.finish("stop"), usage)
+        return cls(f"output({_short(text)})", tuple(_text(text, 1)), c.finish("stop"), usage, text)
 
     @classmethod
     def fail(
@@ -133,10 +137,13 @@ class Reply(Struct, frozen=True, repr_omit_defaults=True, eq=False):
 
     def chunks_for(self, request: Request) -> tuple[Chunk, ...]:
         """The chunks this reply streams in answer to `request`."""
-        if self.closing is None:
-            return self.opening
-        usage = self.usage or Usage(input=len(request.messages), output=sum(type(x) in _DELTAS for x in self.opening))
-        return (*self.opening, UsageChunk(usage), self.closing)
+        opening, closing = self.opening, self.closing
+        if self.value is not None and any(tool.name == ANSWER for tool in request.tools):
+            opening, closing = _calls([(ANSWER, ANSWER, self.value)], None), c.finish("tool-calls")
+        if closing is None:
+            return opening
+        usage = self.usage or Usage(input=len(request.messages), output=sum(type(x) in _DELTAS for x in opening))
+        return (*opening, UsageChunk(usage), closing)
 
     def error(self) -> Exception | None:
         """What the stream raises after its chunks; a new error each time it is played."""

@@ -112,6 +112,8 @@ class Position(Struct):
     """The failure of the step's last attempt, if it was raised."""
     answered: bool = False
     """Whether the step has its assistant message."""
+    said: str = ""
+    """The visible text of that message."""
     finish: str = "stop"
     calls: list[CallState] = []
     max_tokens: bool = False
@@ -176,7 +178,7 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
 
 def _fresh_step(at: Position) -> None:
     at.attempts, at.interrupted, at.request, at.failure = 0, 0, None, None
-    at.answered, at.finish, at.calls, at.forked_calls = False, "stop", [], False
+    at.answered, at.finish, at.calls, at.forked_calls, at.said = False, "stop", [], False, ""
 
 
 def _turn_cancel(at: Position, seq: int, time: int, event: TurnCancel) -> None:
@@ -234,7 +236,8 @@ def _answer(at: Position, seq: int, time: int, event: AssistantMessage) -> None:
     at.answered, at.finish, at.answer_seq = True, event.finish, seq
     at.max_tokens = at.max_tokens or event.finish == "max-tokens"
     at.calls = [CallState(b.id, b.name, b.arguments) for b in event.message.content if type(b) is ToolCallBlock]
-    at.text = event.message.text or at.text
+    at.said = event.message.text
+    at.text = at.said or at.text
     at.unsaid = (not at.calls and event.message.text) or at.unsaid
 
 
