@@ -7,7 +7,6 @@ append leaves the items pending, so nothing ever has to be given back.
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING
 
 import trio
@@ -17,6 +16,7 @@ from ..storage.messages import Message, PluginSource, TextBlock
 from .answers import Assembly, Boundary, Enter, Reject, Stopping
 from .content import mint_id
 from .output import ANSWER, answer_text, correction_message, invalid, missing, tries
+from .rendering import rendered
 from .respond import unsaid_answer
 from .runtime_context import CONTEXT_SOURCE
 
@@ -118,9 +118,7 @@ async def assemble(turn: Turn) -> Assembly:
     agent, context = turn.agent, turn.actor.context
     sections: list[str] = []
     for section in agent.context:
-        text = section(context)
-        if inspect.isawaitable(text):
-            text = await text
+        text = await rendered(section, context, f"a section of context= of agent {agent.name!r}")
         if text:
             sections.append(text)
     seed = Assembly(agent.system, agent.tools, tuple(sections))

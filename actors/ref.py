@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import trio
 
 from ..mailbox.items import Item
-from ..storage.errors import AskTimeout
+from ..storage.errors import AskTimeout, UsageError
 from ..storage.events import Cause, InboxPut
 from ..storage.messages import Message
 from ..storage.records import Record
@@ -166,6 +166,8 @@ class AgentRef(Generic[Out]):
             UsageError: there is no such message.
             AskTimeout: it was not over in time.
         """
+        if message_id is None and turn is None:
+            raise UsageError("outcome() needs a message's id, or turn=, to know whose outcome", agent=self.id)
         if message_id is not None:
             with self._edge("ask"):
                 return await await_outcome(self._runtime, self.id, message_id, timeout)

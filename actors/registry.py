@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from msgspec import Struct
 
-from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch
+from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, UsageError
 from ..storage.events import LogCreated
 from ..storage.log import Log
 from ..storage.records import FORMAT, refuse_unknown
@@ -71,10 +71,13 @@ class Registry:
         """The agent, opened if need be. Between return and the caller's next checkpoint nobody drops it: hold it by then.
 
         Raises:
+            UsageError: the system is closed.
             AgentNotFound, AgentDeleted: there is no such agent.
             DefinitionMissing: nobody knows what it is.
             StoreError: its log cannot be read, or not be written by this version.
         """
+        if self._runtime.writer.closed:
+            raise UsageError(f"the system on {self._runtime.store.name!r} is closed: open it again to reach {id!r}", agent=id)
         actor = self._open.get(id)
         if actor is not None and actor.log.failed is None:
             return actor
@@ -99,14 +102,15 @@ class Registry:
         Raises:
             NameMismatch: it is of another.
         """
-        actor = await self._usable(id) or await self._load(id)
-        name = actor.state.identity.name
+        actor = await self._usable(id)
+        head = await self._runtime.store.head(id) if actor is None else None
+        name = actor.state.identity.name if actor is not None else (head.summary.name if head is not None else agent.name)
         if name != agent.name and name not in agent.formerly:
             raise NameMismatch(
                 f"agent {id!r} is a {name!r}, not a {agent.name!r}: choose another id, or name it in formerly=[{name!r}]",
                 agent=id,
             )
-        return actor
+        return actor or await self._load(id)
 
     async def create(
         self, agent: Agent[Any, Any], id: str, *, labels: Mapping[str, str] | None = None, parent: Actor | None = None

@@ -9,6 +9,7 @@ Raising `LimitReached` from any seam ends the turn with that limit; what any oth
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
@@ -181,6 +182,10 @@ class Plugin:
         for seam in SEAMS:
             if seam in cls.__dict__:
                 _check_override(cls, seam)
+        for name, value in cls.__dict__.items():
+            near = difflib.get_close_matches(name, SEAMS, n=1, cutoff=0.85)
+            if callable(value) and not name.startswith("_") and name not in SEAMS and near:
+                raise UsageError(f"{cls.__name__}.{name} is no seam, so nothing would call it; did you mean {near[0]!r}?")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

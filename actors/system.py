@@ -99,6 +99,8 @@ class System:
                 model_slots=model_slots,
                 now=now,
             )
+            if isinstance(agents, Agent):
+                raise UsageError(f"agents= is one definition; give a list: agents=[{agents.name}]")
             for agent in agents:
                 runtime.definitions.add(_checked(agent, deps))
             system = System(runtime)
@@ -256,7 +258,8 @@ class System:
 def _checked(agent: Agent[Any, Any], deps: Any) -> Agent[Any, Any]:
     if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"{agent!r} is no Agent; give definitions: agents=[Agent('planner', model=...)]")
-    if agent.deps is not None and deps is not None and not isinstance(deps, agent.deps):
+    if agent.deps is not None and not isinstance(deps, agent.deps):
         tools = ", ".join(agent.toolbox) or "none"
-        raise TypeError(f"agent {agent.name!r} (tools: {tools}) expects deps of {agent.deps.__name__}, not {type(deps).__name__}")
+        given, wanted = type(deps).__name__, agent.deps.__name__
+        raise TypeError(f"agent {agent.name!r} (tools: {tools}) expects deps of {wanted}, not {given}: pass deps= to open")
     return agent

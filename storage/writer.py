@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from .errors import CommitFailed, StoreError
+from .errors import CommitFailed, StoreError, UsageError
 from .log import Log, Ticket
 from .store import Batch, Delete, Fork, Store, Unit
 
@@ -40,6 +40,8 @@ class Writer:
         self._store = store
         self._dirty: dict[AnyLog, None] = {}
         self._wanted = self._stopping = False
+        self.closed = False
+        """Whether the task has ended: nothing that is appended now would ever reach the disk."""
         self._expected = 0
         self._lot = trio.lowlevel.ParkingLot()
         self._lazy_at = math.inf
@@ -60,7 +62,13 @@ class Writer:
     # -- what logs and drivers call
 
     def add(self, log: AnyLog) -> None:
-        """The log's tail is no longer empty."""
+        """The log's tail is about to be no longer empty.
+
+        Raises:
+            UsageError: nobody writes any more.
+        """
+        if self.closed:
+            raise UsageError(f"the system on {self._store.name!r} is closed: open it again to go on", agent=log.agent)
         self._dirty[log] = None
         due = trio.current_time() + (FOLLOWED_S if log.followers else LAZY_S)
         if due < self._lazy_at:
@@ -111,6 +119,7 @@ class Writer:
             if not self._dirty:
                 self._wanted = False
                 if self._stopping:
+                    self.closed = True
                     return
                 continue
             if self._wanted:
