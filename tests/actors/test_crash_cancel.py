@@ -9,7 +9,8 @@ import trio
 from helpers import records
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors import Agent, System, delegate
+from callboard.actors import Agent, Boundary, Enter, Plugin, Reject, System, delegate
+from callboard.actors.seams import Next, SeamContext
 from callboard.actors.testing import Reply, ScriptedModel, every_crash
 from callboard.storage import events as e
 from callboard.storage.messages import Request
@@ -27,9 +28,18 @@ def asks(*calls: str) -> Any:
     return ScriptedModel(says)
 
 
-def family(background: bool) -> Agent[Any, Any]:
-    """A parent of two workers, of whom each has a leaf that hangs."""
-    leaf = Agent("leaf", model=ScriptedModel(lambda request: Reply.hang("deep")), plugins=())
+class Hangs(Plugin):
+    """Never lets a task enter."""
+
+    async def pre_step(self, ctx: SeamContext, boundary: Boundary, next: Next[Boundary, Enter | Reject]) -> Enter | Reject:
+        await trio.sleep_forever()
+        return await next(boundary)
+
+
+def family(*, background: bool, unclaimed: bool) -> Agent[Any, Any]:
+    """A parent of two workers, of whom each has a leaf that hangs: in its answer, or with its task still in the inbox."""
+    hangs = ScriptedModel(lambda request: Reply.hang("deep"))
+    leaf = Agent("leaf", model=hangs, plugins=[Hangs()] if unclaimed else ())
     worker = Agent("worker", model=asks("leaf"), tools=[delegate(leaf)], plugins=())
     return Agent("lead", model=asks("worker", "worker"), tools=[delegate(worker, background=background)], plugins=())
 
@@ -40,9 +50,10 @@ async def logs(store: Store) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_c213_a_cancelled_tree_ends_once_whatever_kills_it(background: bool) -> None:
+@pytest.mark.parametrize("unclaimed", [False, True])
+async def test_c213_a_cancelled_tree_ends_once_whatever_kills_it(background: bool, unclaimed: bool) -> None:
     async def scenario(store: Store) -> None:
-        lead = family(background)
+        lead = family(background=background, unclaimed=unclaimed)
         async with System.open(store, agents=[lead], grace=0) as system:
             ref = await system.spawn(lead, id="a")
             await ref.followup("go", message_id="m")

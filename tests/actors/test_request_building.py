@@ -228,6 +228,8 @@ class Mutates(Plugin):
         self.at = at
 
     async def request(self, ctx: SeamContext, proposal: Proposal, next: Next[Proposal, Proposal]) -> Proposal:
+        if self.at == "stream, its own":
+            return Proposal(proposal.provider, proposal.model, Settings(extra={"anthropic": {"thinking": {}}}))
         answer = await next(proposal)
         if self.at == "request":
             setattr(answer.settings, "temperature", 2)  # noqa: B010
@@ -241,7 +243,7 @@ class Mutates(Plugin):
     ) -> AsyncIterator[Chunk]:
         if self.at == "stream":
             setattr(request, "system", "other")  # noqa: B010
-        if self.at == "stream, deep":
+        if self.at.startswith("stream, "):
             assert request.settings.extra is not None
             request.settings.extra["anthropic"]["thinking"].update(budget=2)
         async for chunk in next(request):
@@ -255,6 +257,7 @@ async def test_c102_settings_and_requests_are_frozen_and_the_error_names_the_fie
         ("request, deep", "Settings.extra is frozen at 'budget'", refused),
         ("stream", "Request.system", sent),
         ("stream, deep", "Settings.extra is frozen", sent),
+        ("stream, its own", "Settings.extra is frozen", sent),
     ]
     extra = {"anthropic": {"thinking": {"budget": 1}}}
     for at, says, expected in cases:

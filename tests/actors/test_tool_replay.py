@@ -193,3 +193,18 @@ async def test_c264_a_started_call_follows_the_log_and_one_not_started_the_code(
         assert await order(store, after=at) == f"{adds} SE SS1.2 H{{resume}} Q1 C* A SE TE1{{completed}}"
         calls = await events(store, e.ToolCalled)
         assert [c.replay for c in calls] == [before if cut == "call(c1)" else (after or "never")]
+
+
+async def test_c264_the_call_is_on_disk_before_a_body_that_may_not_run_twice() -> None:
+    seen: list[str] = []
+
+    @tool
+    async def once() -> str:
+        """Must not run twice."""
+        seen.append(await order(store))
+        return "done"
+
+    store = MemoryStore()
+    async with opened(make(scripted(Reply.tools(("c1", "once", {})), "done"), tools=[once]), store) as (_, ref):
+        await say(ref, "hi")
+    assert seen == [f"{OPEN} call(c1)"]
