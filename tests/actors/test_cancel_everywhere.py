@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
-from helpers import check, events, order, records
+from helpers import check, events, make, order, records
 from test_shutdown import Watched, family, watch
+from trio.testing import wait_all_tasks_blocked
 
+from callboard.actors.agent import Agent
+from callboard.actors.delegation import delegate
 from callboard.actors.system import System
+from callboard.actors.testing.scripted import Reply, ScriptedModel
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.messages import Request
 
 ALLOWED = (
     e.ToolResult,
@@ -29,9 +36,19 @@ def _let(count: int) -> None:
     """Nothing is done at this append."""
 
 
-async def _cancelled_at(at: int, *, keep: bool) -> tuple[MemoryStore, MemoryStore | None]:
+def background() -> Agent[Any, Any]:
+    """A parent whose child works in the background, and that is woken by its end."""
+
+    def say(request: Request) -> Reply:
+        return Reply.text("seen") if len(request.messages) > 1 else Reply.tools(("c1", "child", {"task": "do"}))
+
+    child = Agent("child", model=ScriptedModel(lambda request: Reply.text("child's"), paced=True), plugins=())
+    return make(ScriptedModel(say, paced=True), tools=[delegate(child, background=True)])
+
+
+async def _cancelled_at(at: int, *, keep: bool, agent: Agent[Any, Any] | None = None) -> tuple[MemoryStore, MemoryStore | None]:
     """A life whose parent is cancelled after `at` appends; its store, and what a crash would leave when the cancel returned."""
-    store, agent = MemoryStore(), family()
+    store, agent = MemoryStore(), agent or family()
     images: list[MemoryStore] = []
 
     async with System.open(store, agents=[agent]) as system, trio.open_nursery() as nursery:
@@ -47,7 +64,7 @@ async def _cancelled_at(at: int, *, keep: bool) -> tuple[MemoryStore, MemoryStor
 
         Watched.at, Watched.count = staticmethod(cut), 0
         await ref.followup("one", message_id="m")
-        await ref.wait_idle()
+        await wait_all_tasks_blocked()
     return store, images[0] if images else None
 
 
@@ -94,6 +111,20 @@ async def test_c054_c068_c213_c256_a_cancel_at_each_record_of_a_family(keep: boo
             at += 1
     assert at > 30
     assert kinds == {"aborted", "completed"}
+
+
+@pytest.mark.parametrize("keep", [False, True])
+async def test_c208_a_cancel_at_each_record_of_a_parent_with_a_child_in_the_background(keep: bool) -> None:
+    at = 1
+    with pytest.MonkeyPatch.context() as patch:
+        watch(patch, _let)
+        while True:
+            store, image = await _cancelled_at(at, keep=keep, agent=background())
+            await _check_whole(store)
+            if image is None:
+                break
+            at += 1
+    assert at > 20
 
 
 async def _recovered(image: MemoryStore) -> None:
