@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import trio
-from helpers import check, events, make, order, scripted
+from crashing import batch
+from helpers import check, events, make, order, records, scripted
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors import Agent, Boundary, Enter, Plugin, Reject, System, delegate
@@ -189,3 +190,25 @@ async def test_c207_a_child_that_a_crash_interrupts_for_good_is_no_success() -> 
     image = await store.while_it_runs()
     assert await again(image, worker(recovery="end")) == f"TR1 died{{interrupted}} res(c1!CHILD_INTERRUPTED) {REST}"
     assert "interrupted by a crash" in await result(image)
+
+
+async def test_c256_a_task_that_a_cancel_dropped_has_ended_though_the_process_did_first() -> None:
+    """Both logs end behind `turn/cancel`: nothing goes on, the task is not done, and the parent has the end of its child."""
+
+    async def cancel(system: System) -> None:
+        await (await system.get("a")).cancel()
+
+    store = Images()
+    await begin(store, worker(plugins=[Hangs()]), cancel)
+    image = MemoryStore()
+    for id in ("a", CHILD):
+        log = await records(store, id)
+        kept = log[: 1 + next(record.seq for record in log if isinstance(record.event, e.TurnCancel))]
+        assert await image.commit([[batch(kept, await image.own(id), id)]]) == [None]
+    assert await order(image, CHILD) == "put[t](go) TS1 TC1(go)"
+    added = (await again(image, worker("never"))).split()
+    assert [short for short in added if not short.startswith("died")] == ["res(c1!OUTCOME_UNKNOWN)", "SE", "TE1{aborted", "user}"]
+    async with System.open(image, agents=[parent(worker())]) as system:
+        await (await system.get(CHILD)).wait_idle()
+    assert await order(image, CHILD) == "put[t](go) TS1 TC1(go) TE1{aborted parent}"
+    assert (await order(image)).split().count("died{aborted}") == 1
