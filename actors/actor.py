@@ -71,6 +71,7 @@ class Actor:
         "idle_since",
         "log",
         "maintenance",
+        "opened_at",
         "promises",
         "runtime",
         "status",
@@ -87,6 +88,8 @@ class Actor:
         self.status: Status = "idle"
         self.turn: Turn | None = None
         """The turn that is being run, from before its `turn/start` to its end's commit."""
+        self.opened_at = log.last
+        """The log's last seq when it was opened; what stands up to there, an earlier activity wrote."""
         self.take_up = False
         """Whether the next turn of the driver is the open one."""
         self.fresh_epoch = fresh_epoch

@@ -201,10 +201,12 @@ class Deny(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """Let a person decide; without an answer in `expires_s` seconds the call is refused."""
+    """Let a person decide; without an answer in `expires_s` seconds the call is refused. With `arguments` it is these that the
+    person sees, and that run."""
 
     question: str
     expires_s: float | None = None
+    arguments: Mapping[str, Any] | str | None = None
 
 
 class CallResult(Struct, frozen=True):

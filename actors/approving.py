@@ -7,46 +7,62 @@ is withdrawn by the turn's exit.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio
 
-from ..storage.errors import ApprovalExpired, UsageError
+from ..storage.errors import ApprovalExpired, DefinitionMissing, UsageError
 from ..storage.events import ApprovalAnswered, ApprovalAsked
 from .answers import Ask, CallResult
 from .values import Approval, moment
 
 if TYPE_CHECKING:
-    from ..storage.folds import Question
+    from ..storage.folds import Question, Verdict
+    from ..storage.store import Head
     from .actor import Actor
     from .pipeline import Slot
     from .runtime import Runtime
 
-Verdict = Literal["allow", "deny", "reply"]
+_log = logging.getLogger("callboard")
+Word = Literal["allow", "deny", "reply"]
 LOOK_S = 30
 """How often an expiry is compared with the wall clock, which may jump."""
+MARK = "!"
+"""Between the agent's id and the question's seq: the id of a question names its agent, so that an answer needs no index."""
 
 
-def approval_id(agent: str, turn: int, step: int, call_id: str) -> str:
-    """The question's id: it names its agent, so that an answer finds it without any index."""
-    return f"{agent}!{turn}.{step}.{call_id}"
+def put_question(slot: Slot, ask: Ask) -> None:
+    """Ask, in the model's order, and once however often the process ends meanwhile; where nobody could answer, do not."""
+    actor, call = slot.turn.actor, slot.call
+    if actor.runtime.nobody_answers or _verdict(slot) is not None or actor.state.approvals.by_call(call.id) is not None:
+        return
+    effective = slot.arguments if slot.arguments != call.arguments else None
+    expires = None if ask.expires_s is None else actor.runtime.now_ms() + int(ask.expires_s * 1000)
+    id = f"{actor.id}{MARK}{actor.log.last + 1}"
+    asked = ApprovalAsked(id=id, call_id=call.id, question=ask.question, expires=expires, effective=effective)
+    actor.log.append(asked)
 
 
 async def settle_question(slot: Slot, ask: Ask) -> CallResult | None:
-    """Ask (once, however often the process ends meanwhile) and wait; None if the call may run, else what the model reads."""
-    turn, actor = slot.turn, slot.turn.actor
+    """Wait for the answer to a question that was put; None if the call may run, else what the model reads.
+
+    Raises:
+        CommitFailed: the question or its answer did not reach the disk.
+    """
+    actor = slot.turn.actor
     if actor.runtime.nobody_answers:
         return CallResult.of(f"This call needs a person's approval ({ask.question}), and nobody can answer here.", error="DENIED")
     approvals, call_id = actor.state.approvals, slot.call.id
-    if call_id not in approvals.verdicts and approvals.by_call(call_id) is None:
-        expires = None if ask.expires_s is None else actor.runtime.now_ms() + int(ask.expires_s * 1000)
-        id = approval_id(actor.id, turn.number, turn.position.step, call_id)
-        actor.log.append(ApprovalAsked(id=id, call_id=call_id, question=ask.question, expires=expires))
     actor.at_barrier()
     await actor.log.commit()
-    while call_id not in approvals.verdicts:
-        await _look(actor, approvals.by_call(call_id))
+    while _verdict(slot) is None:
+        question = approvals.by_call(call_id)
+        assert question is not None, "a question stays open until it has an answer"
+        await _look(actor, question)
+    await actor.log.commit()  # nothing runs by an answer that a crash could take back
     answer = approvals.verdicts[call_id].answer
     match answer.verdict:
         case "allow":
@@ -60,20 +76,40 @@ async def settle_question(slot: Slot, ask: Ask) -> CallResult | None:
             return CallResult.of(f"A person refused this call{why}.", error="DENIED")
 
 
-async def _look(actor: Actor, question: Question | None) -> None:
+def asked_about(slot: Slot) -> Question | None:
+    """What a person was asked about this call already, answered or not."""
+    approvals = slot.turn.actor.state.approvals
+    verdict = approvals.verdicts.get(slot.call.id)
+    return verdict.question if verdict is not None else approvals.by_call(slot.call.id)
+
+
+def withdraw_question(slot: Slot) -> None:
+    """The call is refused without a person's word: by another definition than the one that asked."""
+    question = slot.turn.actor.state.approvals.by_call(slot.call.id)
+    if question is not None:
+        slot.turn.log.append(ApprovalAnswered(id=question.id, verdict="withdrawn"))
+
+
+def _verdict(slot: Slot) -> Verdict | None:
+    """The word that counts. Of a body that may have run since it was allowed, what was said before the crash does not: whether
+    it may run *again* is another question."""
+    actor = slot.turn.actor
+    verdict = actor.state.approvals.verdicts.get(slot.call.id)
+    stale = verdict is not None and slot.call.state == "started" and verdict.seq <= actor.opened_at
+    return None if stale else verdict
+
+
+async def _look(actor: Actor, question: Question) -> None:
     """Wait for an answer until the question expires, or for as long as a clock may be trusted."""
-    if question is None:
-        raise UsageError("a question vanished while it waited", agent=actor.id)
-    left = float("inf") if question.expires is None else (question.expires - actor.runtime.now_ms()) / 1000
+    left = math.inf if question.expires is None else (question.expires - actor.runtime.now_ms()) / 1000
     if left <= 0:
         actor.log.append(ApprovalAnswered(id=question.id, verdict="expired", by="clock"))
-        await actor.log.commit()
         return
-    with trio.move_on_after(min(left, LOOK_S)):
+    with trio.move_on_after(left if left == math.inf else min(left, LOOK_S)):
         await actor.answers.park()
 
 
-async def answer(runtime: Runtime, id: str, verdict: Verdict, *, by: str, text: str | None) -> None:
+async def answer(runtime: Runtime, id: str, verdict: Word, *, by: str, text: str | None) -> None:
     """A person's word on a question; durable on return.
 
     Raises:
@@ -82,7 +118,7 @@ async def answer(runtime: Runtime, id: str, verdict: Verdict, *, by: str, text: 
     """
     if verdict not in ("allow", "deny", "reply"):
         raise UsageError(f"verdict {verdict!r} is none of 'allow', 'deny', 'reply'")
-    agent, mark, _ = id.rpartition("!")
+    agent, mark, _ = id.rpartition(MARK)
     if not mark:
         raise UsageError(f"{id!r} is no approval's id; list them with system.approvals()")
     actor = await runtime.registry.actor(agent)
@@ -97,17 +133,28 @@ async def answer(runtime: Runtime, id: str, verdict: Verdict, *, by: str, text: 
 
 
 async def approvals(runtime: Runtime, prefix: str, labels: Any) -> AsyncIterator[Approval]:
-    """Every open question of agents with this prefix and these labels, by agent."""
+    """Every open question of agents with this prefix and these labels, by agent, as far as they are on disk. Agents whose
+    definition is missing cannot be answered, and are left out; start-up has reported them."""
     page = await runtime.store.agents(prefix, labels)
     while page:
         for head in page:
-            actor = runtime.registry.peek(head.agent)
-            if actor is None and "approval" in head.summary.waits:
-                actor = await runtime.registry.actor(head.agent)
+            actor = await _asking(runtime, head)
             if actor is not None:
                 for question in tuple(actor.state.approvals.open.values()):
-                    yield _approval(actor, question)
+                    if question.seq <= actor.log.committed:
+                        yield _approval(actor, question)
         page = await runtime.store.agents(prefix, labels, after=page[-1].agent)
+
+
+async def _asking(runtime: Runtime, head: Head) -> Actor | None:
+    actor = runtime.registry.peek(head.agent)
+    if actor is not None or "approval" not in head.summary.waits:
+        return actor
+    try:
+        return await runtime.registry.actor(head.agent)
+    except DefinitionMissing as error:
+        _log.warning("a question of %r is not listed: %s", head.agent, error)
+        return None
 
 
 def _approval(actor: Actor, question: Question) -> Approval:
@@ -118,7 +165,7 @@ def _approval(actor: Actor, question: Question) -> Approval:
         turn=actor.position.turn,
         call_id=question.call_id,
         tool=call.name if call is not None else "",
-        arguments=(call.effective or call.arguments) if call is not None else "",
+        arguments=question.effective or (call.effective or call.arguments if call is not None else ""),
         question=question.question,
         asked=moment(question.asked),
         expires=None if question.expires is None else moment(question.expires),

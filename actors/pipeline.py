@@ -7,16 +7,17 @@ since it would be run again anyway.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+import inspect
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from ..mailbox.addresses import effect_key
-from ..storage.errors import StoreError, ToolError
+from ..storage.errors import StoreError, ToolError, UsageError
 from ..storage.events import Replay
 from ..storage.folds.position import CallState
 from .answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall, ToolDefinition
-from .approving import settle_question
+from .approving import asked_about, put_question, settle_question, withdraw_question
 from .children import run_delegation
 from .delegation import Delegate
 from .failures import causes
@@ -105,21 +106,25 @@ async def decide(slot: Slot) -> None:
     """
     if slot.call.state == "started":
         _take_up(slot)
-        return
-    if slot.tool is None:
+    elif slot.tool is None:
         slot.refuse(_unknown(slot))
-        return
+    else:
+        await _judge(slot)
+    if slot.refused:
+        withdraw_question(slot)
+    elif slot.question is not None:
+        put_question(slot, slot.question)
+
+
+async def _judge(slot: Slot) -> None:
     try:
         refusal = await _ask_seams(slot)
     except LimitReached:
         raise
     except Exception as error:
-        refusal = error_result(
-            "TOOL_ERROR",
-            f"{type(error).__name__}: {error}",
-        )
-    if refusal is None:
-        refusal = _decode(slot)
+        # A seam that looks into arguments that do not fit trips over them: then it is the model that has to correct itself.
+        refusal = _decode(slot) or error_result("TOOL_ERROR", f"{type(error).__name__}: {error}")
+    refusal = refusal or _decode(slot)
     if refusal is not None:
         slot.refuse(refusal)
 
@@ -153,14 +158,17 @@ async def _ask_seams(slot: Slot) -> CallResult | None:
     turn = slot.turn
     call = ToolCall(slot.call.id, slot.call.name, slot.arguments)
     verdict = await turn.chains.run("tool_before", turn.actor.context, call, _own_verdict(slot))
-    if isinstance(verdict, Allow):
-        call = call.rewritten(verdict.arguments)
-        slot.arguments = call.arguments
-    elif isinstance(verdict, Deny):
+    if isinstance(verdict, Deny):
         return error_result("DENIED", verdict.why)
-    else:
+    if isinstance(verdict, Ask):
         slot.question = verdict
         call = call.rewritten(slot.arguments)
+    call = call.rewritten(verdict.arguments)
+    asked = asked_about(slot)
+    if asked is not None:  # before a restart: what a person was asked about is what runs, or does not
+        slot.question = slot.question or Ask(asked.question)
+        call = call.rewritten(asked.effective or slot.call.arguments)
+    slot.arguments = call.arguments
     reason = await turn.chains.guard(turn.actor.context, call)
     return None if reason is None else error_result("DENIED", reason)
 
@@ -169,12 +177,16 @@ def _own_verdict(slot: Slot) -> Any:
     """The tool's own approval is the innermost word."""
 
     async def verdict(call: ToolCall) -> Allow | Ask:
-        approval: Any = getattr(slot.tool, "approval", None)
-        question = approval(slot.turn.actor.context, call) if callable(approval) else approval
         slot.arguments = call.arguments  # what a plugin handed on, so that what is judged here is what runs
+        approval: Any = getattr(slot.tool, "approval", None)
+        question: Any = approval(slot.turn.actor.context, call) if callable(approval) else approval
+        if inspect.isawaitable(question):
+            question = await question
         if question is None:
             return Allow(call.arguments)
-        return Ask(question) if isinstance(question, str) else cast("Ask", question)
+        if isinstance(question, str | Ask):
+            return Ask(question) if isinstance(question, str) else question
+        raise UsageError(f"approval= of {call.name} answered {question!r}; answer None, a question, or Ask(question)")
 
     return verdict
 

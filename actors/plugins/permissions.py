@@ -16,6 +16,7 @@ from ..checks import closest
 from ..seams import Next, Plugin, SeamContext
 
 Default = Literal["allow", "deny", "ask"]
+_WORDS = ("allow", "deny", "ask")
 SHOWN = 300
 """Characters of the arguments that a question shows."""
 
@@ -35,15 +36,15 @@ class Permissions(Plugin):
         """Set the rules; `expires_s` is how long a question waits, in seconds (None: for ever).
 
         Raises:
-            UsageError: a rule is one text instead of a list, or the default is none there is.
+            UsageError: a rule is one text instead of a list, the default is none there is, or the time is negative.
         """
         for name, rules in (("allow", allow), ("deny", deny), ("ask", ask)):
             if isinstance(rules, str):
                 raise UsageError(f"Permissions({name}={rules!r}) is one text; give a list: {name}=[{rules!r}]")
-        if default not in ("allow", "deny", "ask"):
-            raise UsageError(
-                f"Permissions(default={default!r}) is none of allow, deny, ask{closest(default, ('allow', 'deny', 'ask'))}"
-            )
+        if default not in _WORDS:
+            raise UsageError(f"Permissions(default={default!r}) is none of allow, deny, ask{closest(str(default), _WORDS)}")
+        if expires_s is not None and not expires_s >= 0:
+            raise UsageError(f"Permissions(expires_s={expires_s!r}) is negative; None lets a question wait for ever")
         self._allow, self._deny, self._ask = tuple(allow), tuple(deny), tuple(ask)
         self._default: Default = default
         self._expires_s = expires_s
@@ -60,7 +61,7 @@ class Permissions(Plugin):
         if word == "ask" and isinstance(verdict, Allow):
             arguments = call.rewritten(verdict.arguments).arguments
             shown = arguments if len(arguments) <= SHOWN else arguments[:SHOWN] + "…"
-            return Ask(f"May {ctx.id} call {call.name} with {shown or 'no arguments'}?", self._expires_s)
+            return Ask(f"May {ctx.id} call {call.name} with {shown or 'no arguments'}?", self._expires_s, arguments)
         return verdict
 
     def _word(self, tool: str) -> Default:

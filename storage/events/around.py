@@ -77,12 +77,14 @@ class ChildEnded(Event, frozen=True, kw_only=True, tag="child/ended"):
 
 
 class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval/asked"):
-    """A person decides about a call; `expires` in Unix ms."""
+    """A person decides about a call; `expires` in Unix ms, `effective`: the arguments that a plugin put in the place of the
+    model's, and that will run."""
 
     id: str
     call_id: str
     question: str
     expires: int | None = None
+    effective: str | None = None
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval/answered"):

@@ -22,13 +22,16 @@ class Question(Struct, frozen=True, omit_defaults=True):
     seq: int
     asked: int
     expires: int | None = None
+    effective: str | None = None
+    """The arguments it is about, where a plugin put others in the place of the model's."""
 
 
 class Verdict(Struct, frozen=True):
-    """What a person (or the clock, or a cancel) said about a call."""
+    """What a person (or the clock, or a cancel) said about a call, and at which seq."""
 
     question: Question
     answer: ApprovalAnswered
+    seq: int = -1
 
 
 class ApprovalsState(Struct, frozen=True, omit_defaults=True):
@@ -63,16 +66,16 @@ class Approvals:
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record."""
         if isinstance(event, ApprovalAsked):
-            self.open[event.id] = Question(event.id, event.call_id, event.question, seq, time, event.expires)
+            self.open[event.id] = Question(event.id, event.call_id, event.question, seq, time, event.expires, event.effective)
         elif isinstance(event, ApprovalAnswered):
-            self._answer(event)
+            self._answer(seq, event)
         elif isinstance(event, StepEnd | TurnEnd | LogForked):
             self.fork()
 
-    def _answer(self, event: ApprovalAnswered) -> None:
+    def _answer(self, seq: int, event: ApprovalAnswered) -> None:
         question = self.open.pop(event.id, None)
         if question is not None:
-            self.verdicts[question.call_id] = Verdict(question, event)
+            self.verdicts[question.call_id] = Verdict(question, event, seq)
 
     def fork(self) -> None:
         """A fork asks nobody: what was open is forgotten, and so are verdicts."""
