@@ -15,7 +15,7 @@ from ..storage.events import Completed, Event, InboxClaim, StepEnd, StepStart, U
 from ..storage.messages import Message, PluginSource, TextBlock
 from .answers import Assembly, Boundary, Enter, Reject, Stopping
 from .content import mint_id
-from .output import ANSWER, answer_text, correction_message, invalid, missing, tries
+from .output import ANSWER, answer_text, correction_message, invalid, missing, refuse_clash, tries
 from .rendering import rendered
 from .respond import unsaid_answer
 from .runtime_context import CONTEXT_SOURCE
@@ -123,6 +123,7 @@ async def assemble(turn: Turn) -> Assembly:
             sections.append(text)
     seed = Assembly(agent.system, agent.tools, tuple(sections))
     turn.assembly = await turn.chains.run("assemble", context, seed, own)
+    refuse_clash(turn.assembly.tools, agent.typed)
     turn.system_text = None
     return turn.assembly
 

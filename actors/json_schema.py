@@ -7,9 +7,10 @@ that looks as if it held and is never looked at is worse than none.
 
 from __future__ import annotations
 
+import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ..storage.errors import UsageError
@@ -17,13 +18,16 @@ from ..storage.errors import UsageError
 Schema = Mapping[str, Any]
 
 _ANNOTATIONS = frozenset({"title", "description", "default", "examples", "format", "$schema", "$id", "$comment", "deprecated"})
-_CHECKED = frozenset(
-    {
-        *("type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "$defs", "definitions"),
-        *("properties", "required", "additionalProperties", "items", "prefixItems", "minItems", "maxItems", "uniqueItems"),
-        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"),
-    }
-)
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_SIZES = ("minItems", "maxItems", "minLength", "maxLength")
+_FORMS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("properties", "$defs", "definitions"), Mapping),
+    **dict.fromkeys(("enum", "anyOf", "oneOf", "allOf", "required", "prefixItems"), (list, tuple)),
+    **dict.fromkeys(("type", "$ref", "const", "items", "additionalProperties", "uniqueItems", "pattern"), object),
+    **dict.fromkeys(_NUMBERS, (int, float)),
+    **dict.fromkeys(_SIZES, int),
+}
+"""Every keyword that is checked, and what it has to be."""
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -41,7 +45,7 @@ def check_schema(schema: Any, *, where: str) -> None:
     Raises:
         UsageError: a keyword, a type or a reference that is not known here.
     """
-    for path, part in _walk(schema, "$"):
+    for path, part in _walk(schema, "$"):  # a part is looked at before what is inside it
         if isinstance(part, bool):
             continue
         if not isinstance(part, Mapping):
@@ -50,9 +54,13 @@ def check_schema(schema: Any, *, where: str) -> None:
 
 
 def _check_part(part: Schema, root: Schema, where: str) -> None:
-    unknown = [key for key in part if key not in _ANNOTATIONS | _CHECKED]
-    if unknown:
-        raise UsageError(f"{where} uses {unknown[0]!r}, which is not checked here; leave it out, or give a type instead")
+    for key, value in part.items():
+        if key in _ANNOTATIONS:
+            continue
+        if key not in _FORMS:
+            raise UsageError(f"{where} uses {key!r}, which is not checked here; leave it out, or give a type instead")
+        if not isinstance(value, _FORMS[key]):
+            raise UsageError(f"{where} has {key!r} as {value!r}, which it cannot be")
     types = _listed(part.get("type", ()))
     if wrong := [name for name in types if name not in _TYPES]:
         raise UsageError(f"{where} has the type {wrong[0]!r}; there are {', '.join(_TYPES)}")
@@ -136,7 +144,7 @@ def _object(value: Any, schema: Schema, root: Schema, path: str) -> str | None:
 def _array(value: Any, schema: Schema, root: Schema, path: str) -> str | None:
     if not isinstance(value, list):
         return None
-    items: list[Any] = value
+    items = cast("Sequence[Any]", value)
     if why := _size(len(items), schema.get("minItems", 0), schema.get("maxItems")):
         return f"`{path}` has {len(items)} items; it takes {why}"
     if schema.get("uniqueItems") and any(_same(a, b) for at, a in enumerate(items) for b in items[:at]):
@@ -163,7 +171,7 @@ _BOUNDS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "maximum": ("at most", operator.le),
     "exclusiveMinimum": ("more than", operator.gt),
     "exclusiveMaximum": ("less than", operator.lt),
-    "multipleOf": ("a multiple of", lambda value, unit: value % unit == 0),
+    "multipleOf": ("a multiple of", lambda value, unit: unit != 0 and math.isclose(value / unit, round(value / unit))),
 }
 
 

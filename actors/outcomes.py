@@ -22,7 +22,7 @@ from ..storage.events import (
 )
 from ..storage.folds import Position
 from ..storage.store import Store
-from .output import Output, answer_text
+from .output import Output, candidate
 from .promises import dropped
 from .values import Outcome
 
@@ -56,7 +56,7 @@ def _with_output(outcome: Outcome[Any], output: Output | None, at: Position) -> 
     none; nor has one whose answer the present definition does not take any more, and `result` says so."""
     if output is None or at.step == 0 or not isinstance(outcome.reason, Completed):
         return outcome
-    text = answer_text(output, at)
+    text = candidate(at)
     try:
         return structs.replace(outcome, text=text, output=output.decode(text))
     except ValueError as error:

@@ -156,16 +156,18 @@ def _check_root(agent: str, shape: Any, schema: Mapping[str, Any]) -> None:
 
 
 def offered(tools: tuple[ToolDefinition, ...], output: Output | None) -> tuple[ToolDefinition, ...]:
-    """The tools of a step, with the one that answers.
+    """The tools of a step, with the one that answers."""
+    return tools if output is None else (*tools, output.tool)
+
+
+def refuse_clash(tools: Iterable[ToolDefinition], output: Output | None) -> None:
+    """Plugins may add tools; none by the name that the answer needs.
 
     Raises:
-        UsageError: a plugin has added one of its name.
+        UsageError: one did.
     """
-    if output is None:
-        return tools
-    if any(tool.name == ANSWER for tool in tools):
+    if output is not None and any(tool.name == ANSWER for tool in tools):
         raise UsageError(f"a plugin offers a tool named {ANSWER!r}, which is that of output=; let it use another name")
-    return (*tools, output.tool)
 
 
 def with_tool(request: Request, output: Output) -> Request:
@@ -185,7 +187,7 @@ def answer_call(calls: Iterable[CallState]) -> str | None:
 
 def value_text(output: Output, at: Position) -> str:
     """The value of the last step as JSON; empty if there is none."""
-    text = _candidate(at)
+    text = candidate(at)
     return text if output.why_not(text) is None else ""
 
 
@@ -198,10 +200,11 @@ def missing(output: Output | None, at: Position) -> str | None:
     """Why the last step does not end the turn with a value; None if it does, or none is due."""
     if output is None or at.step == 0:
         return None
-    return output.why_not(_candidate(at))
+    return output.why_not(candidate(at))
 
 
-def _candidate(at: Position) -> str:
+def candidate(at: Position) -> str:
+    """What stands for the value after the last step: the arguments of the call that concluded it, or its text."""
     called = answer_call(at.calls)
     return at.said if called is None else called
 
