@@ -119,6 +119,7 @@ async def _attach(actor: Actor, child: Child, agent: Agent[Any, Any]) -> CallRes
     runtime, task = actor.runtime, child.task or ""
     try:
         if child.ended is not None:
+            await actor.log.commit()  # its end may be in memory alone, with the child's own last records
             outcome = await find_outcome(runtime.store, child.id, message_id=task, output=agent.typed)
         else:
             with runtime.graph.edge(actor.id, child.id, "delegate", since=runtime.now_ms()):

@@ -30,6 +30,8 @@ async def take_up(turn: Turn) -> str:
         LimitReached: the turn has ended the process too often.
     """
     at = turn.position
+    turn.actor.at_barrier()
+    await turn.log.commit()  # the resume is counted before anything runs that may end the process again
     if at.request is not None or at.failure is not None:
         await _read_last_attempt(turn)
     if at.cancel is not None or turn.agent.recovery == "end":
@@ -41,6 +43,8 @@ async def take_up(turn: Turn) -> str:
         turn.found_dead = True
         if at.request is not None:
             _close_open_attempt(turn, "raise")  # what it had shown is kept by the exit, as of any attempt that failed for good
+        if at.step == 0 and not at.claimed:
+            _claim_all(turn)
         limit = turn.agent.limits.recoveries
         raise LimitReached("recoveries", f"the process ended {at.resumes} times in this turn (Limits.recoveries={limit})")
     if at.request is not None:
@@ -54,6 +58,13 @@ async def take_up(turn: Turn) -> str:
     final = at.terminal and not at.open_calls and missing(turn.agent.typed, at) is None
     answered = final and not turn.actor.inbox.steering(turn.actor.runtime.now_ms())
     return "answered" if answered else "taken-up"
+
+
+def _claim_all(turn: Turn) -> None:
+    """What the first boundary would have taken may be what kills: this turn accounts for it, or the next one dies too."""
+    inbox, now = turn.actor.inbox, turn.actor.runtime.now_ms()
+    turn.prompt = inbox.reserve_prompt(now)
+    turn.claiming = tuple(item.id for item in inbox.reserve_boundary(True, turn.agent.limits.boundary, now))
 
 
 async def _read_last_attempt(turn: Turn) -> None:

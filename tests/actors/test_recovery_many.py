@@ -11,11 +11,14 @@ from crashing import batch, folded, image, live, restart
 from helpers import check, make, notation, order, records, scripted
 
 from callboard.actors.agent import Agent
+from callboard.actors.answers import Assembly
 from callboard.actors.delegation import delegate
 from callboard.actors.limits import Limits
 from callboard.actors.ref import AgentRef
+from callboard.actors.seams import Plugin
 from callboard.actors.system import System
 from callboard.actors.testing.scripted import Reply, ScriptedModel
+from callboard.actors.tools import tool
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import DefinitionMissing, UnknownRecord
@@ -278,3 +281,43 @@ async def test_c179_a_suspect_that_still_waits_is_left_for_the_next_start(autoju
         await trio.sleep(100)
     assert await order(store, "a0000") == before
     assert (await order(store, "z")).endswith("TZ1")
+
+
+async def test_c179_a_safe_body_that_kills_its_process_is_counted_before_it_runs_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async def deadly() -> str:
+        """Takes the process with it."""
+        await trio.sleep_forever()
+        return "never"
+
+    agent = make(scripted(Reply.tools(("c1", "deadly", "{}"))), tools=[tool(replay="safe")(deadly)])
+    store = MemoryStore()
+    async with System.open(store, agents=[agent], grace=0) as system:
+        await (await system.spawn(agent, id="a")).followup("hi", message_id="hi")
+        with trio.move_on_after(0.5):  # a `safe` body does not wait for its call's record
+            await trio.sleep_forever()
+        left = store.copy()
+    for _ in range(5):
+        left = await killed_again(left, agent)
+    after = await restart(agent, left)
+    assert notation(after.records[-4:]) == "TR1 res(c1!OUTCOME_UNKNOWN) SE TE1{limit}"
+
+
+class Deadly(Plugin):
+    """Takes the process with it before anything of the turn is claimed."""
+
+    async def assemble(self, ctx: Any, value: Assembly, next: Any) -> Assembly:
+        """Hang."""
+        await trio.sleep_forever()
+        return await next(value)
+
+
+async def test_c179_an_input_that_kills_before_it_is_claimed_is_accounted_for() -> None:
+    life = await live(make(scripted("hello")), send)
+    store = await image(life.records, life.upto("TS1"))
+    agent = make(scripted("never"), plugins=[Deadly()])
+    for _ in range(5):
+        store = await killed_again(store, agent)
+    after = await restart(agent, store)
+    assert notation(after.records, life.upto("TS1")) == "TR1 TR1 TR1 TR1 TR1 TR1 claim(hi) TE1{limit}"
