@@ -314,6 +314,10 @@ async def test_c271_an_ask_whose_message_no_turn_will_take_fails_at_once_by_name
                 with pytest.raises(error):
                     await ref.outcome("q")
         await check(store)
+        if error is not AgentDeleted:
+            async with System.open(store, agents=[make(scripted())]) as system:
+                with pytest.raises(error):
+                    await (await system.get("a")).ask("question", message_id="q")
 
 
 async def test_c271_an_ask_again_with_an_id_that_has_its_turn_gives_the_same_outcome() -> None:
