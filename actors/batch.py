@@ -135,7 +135,8 @@ class Batch:
         if isinstance(slot.limit, LimitReached):
             self.limit = self.limit or slot.limit
         if not slot.refused:
-            result = await self._after(slot, result)
+            result = slot.result = await self._after(slot, result)
+            slot.looked_at = True
         try:
             self.turn.log.append(*result_events(self.turn, slot, result), blobs=referred(slot, result))
         except UsageError as error:
@@ -143,6 +144,21 @@ class Batch:
         slot.written = True
         self._written += 1
         slot.raise_fatal()
+
+    async def look_at_the_last(self) -> None:
+        """Show `tool_after` what has ended and is not written: the exit writes nothing that the plugins have not seen."""
+        left = [slot for slot in self.slots if slot.ended_by_itself and not (slot.written or slot.refused or slot.looked_at)]
+        if not left or not self.turn.chains.has("tool_after"):
+            return
+        with trio.move_on_after(self.turn.agent.limits.abandon_s):
+            for slot in left:
+                slot.result = await self._after(slot, result_of(slot))
+                slot.looked_at = True
+        for slot in left:
+            if not slot.looked_at:
+                slot.result = error_result(
+                    "ABORTED", "The call ended, but its result could not be looked at in time; it is not shown."
+                )
 
     async def _after(self, slot: Slot, result: CallResult) -> CallResult:
         async def as_it_is(done: Done) -> Done:

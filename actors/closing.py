@@ -48,6 +48,8 @@ async def close_turn(turn: Turn) -> None:
         CommitFailed: the end did not reach the disk; recovery will write one.
     """
     actor = turn.actor
+    if turn.batch is not None:
+        await turn.batch.look_at_the_last()
     end = await child_end(turn)
     while turn.position.cancel is not None and actor.log.failed is None and cancelled_children(actor):
         await actor.runtime.turn_over.park()

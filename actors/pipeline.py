@@ -40,6 +40,8 @@ class Slot:
         self.args: Any = None
         self.refused = False
         self.written = False
+        self.looked_at = False
+        """Whether `tool_after` has had its say on the result."""
         self.result: CallResult | None = None
         self.outcome: BodyOutcome | None = None
         self.blobs: dict[str, bytes] = {}
