@@ -13,9 +13,13 @@ from callboard.actors.testing import Reply
 from callboard.storage.engines.memory import MemoryStore
 
 
+def masked(text: str) -> str:
+    return text.replace("secret", "[masked]")
+
+
 class Mask(Plugin):
     async def tool_after(self, ctx: Any, done: Any, next: Any, /) -> Any:
-        return await next(done.map_text(lambda text: text.replace("secret", "[masked]")))
+        return await next(done.map_text(masked))
 
 
 class Hangs(Plugin):

@@ -108,12 +108,17 @@ async def test_c065_results_of_bodies_that_finished_are_logged_and_a_cut_one_is_
 async def test_c065_the_context_of_a_batch_that_the_close_finds_finished_enters_once() -> None:
     store = MemoryStore()
 
-    class Holds(Plugin):
+    class HoldsOnce(Plugin):
+        held = False
+
         async def tool_after(self, ctx: SeamContext, done: Any, next: Any, /) -> Any:
-            await trio.sleep_forever()
+            if not self.held:
+                self.held = True
+                await trio.sleep_forever()
+            return await next(done)
 
     model = scripted(Reply.tools(("c1", "echo", {}), ("c2", "echo", {})))
-    async with opened(make(model, tools=[echo], plugins=[Holds()]), store, grace=0) as (_, ref):
+    async with opened(make(model, tools=[echo], plugins=[HoldsOnce()]), store, grace=0) as (_, ref):
         await ref.followup("one")
         await wait_all_tasks_blocked()
     closed = f"{SENT}C* A call(c1) call(c2) res(c1) res(c2) put[s](context of c1) put[s](context of c2) TZ1"
