@@ -44,6 +44,8 @@ class Cancels(Plugin):
         if place != self.place:
             return
         self.called += 1
+        if self.hangs and self.called > 1:
+            return  # the exit asks again what was cut
         if self.hangs:
             await trio.sleep_forever()
         await ctx.agent.cancel(keep_inbox=self.keep)
@@ -142,7 +144,7 @@ async def test_c054_c055_c031_a_cancel_while_a_plugin_hangs(place: str) -> None:
         await wait_all_tasks_blocked()
         await ref.cancel()
         await ref.wait_idle()
-    assert plugin.called == 1
+    assert plugin.called == (2 if place == "tool_after" else 1)
     assert await order(store) == HUNG[place]
 
 
