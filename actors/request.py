@@ -7,7 +7,6 @@ canonical form and the last seq it was derived from. `verify` rebuilds exactly t
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,6 +21,7 @@ from .content import without_images
 from .frozen import frozen_settings
 from .models.model import Model, Prepared, apply_defaults
 from .output import Output, with_tool
+from .rendering import rendered
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -142,8 +142,7 @@ async def _as_proposed(proposal: Proposal) -> Proposal:
 async def _render(turn: Turn, system: Any) -> str:
     if isinstance(system, str):
         return system
-    text = system(turn.actor.context)
-    return str(await text if inspect.isawaitable(text) else text)
+    return await rendered(system, turn.actor.context, f"system= of agent {turn.agent.name!r}") or ""
 
 
 def _spec(tool: Any) -> ToolSpec:
