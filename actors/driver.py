@@ -60,8 +60,17 @@ async def _run_turn(actor: Actor) -> None:
     finally:
         actor.turn = None
         actor.runtime.turn_over.unpark_all()
+        _turn_is_over(actor)
     if outside is not None:
         raise outside
+
+
+def _turn_is_over(actor: Actor) -> None:
+    for call in actor.context.take_turn_end():
+        try:
+            call()
+        except Exception:  # a plugin's own affair: the turn is over
+            actor.runtime.log_throw(actor.id, "at_turn_end")
 
 
 def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:

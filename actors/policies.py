@@ -51,7 +51,10 @@ class Policies:
         return self._chains[key]
 
     def owner(self, plugin: Plugin, agent: str, definition: Agent[Any, Any], ancestors: Ancestors) -> str:
-        """The topmost agent, from this one upwards, that carries the plugin: whose tree it acts on."""
+        """The topmost agent, from this one upwards, that carries the plugin: whose tree it acts on. One of the whole system is
+        carried by all."""
+        if plugin in self._outer:
+            return ancestors[-1][0] if ancestors else agent
         carriers = [id for id, above in ((agent, definition), *ancestors) if plugin in self.of(above)]
         return carriers[-1] if carriers else agent
 

@@ -6,7 +6,7 @@ record, and neither can reach into the turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from .models.streaming import read_stream
 from .tools.context import LoopRunner, ToolContext
 
 if TYPE_CHECKING:
+    from ..storage.records import Record
     from .actor import Actor
     from .pipeline import Slot
 
@@ -76,6 +77,11 @@ class AgentPort:
         """Another agent's handle."""
         return self._actor.runtime.ref(id)
 
+    @property
+    def requests(self) -> int:
+        """Model calls that the turn has sent."""
+        return self._actor.position.sent
+
     def owner_of(self, plugin: Any) -> str:
         """The topmost agent that carries the plugin."""
         actor = self._actor
@@ -91,9 +97,16 @@ class AgentPort:
 
     async def notes(self, kind: str) -> list[Any]:
         """The data of all notes of a kind, from disk and from what is not there yet."""
-        await self._actor.log.commit()
-        reader = self._actor.runtime.store.read(self._actor.id, types={"note"})
-        return [r.event.data async for r in reader if isinstance(r.event, Note) and r.event.kind == kind]
+        records = await self.records({"note"}, None)
+        return [record.event.data for record in records if isinstance(record.event, Note) and record.event.kind == kind]
+
+    async def records(self, types: Collection[str], id: str | None) -> list[Record]:
+        """All records of these types, once everything appended so far is on disk."""
+        runtime = self._actor.runtime
+        actor = self._actor if id is None else runtime.registry.peek(id)
+        if actor is not None and actor.log.dirty:
+            await actor.log.commit()
+        return [record async for record in runtime.store.read(id or self._actor.id, types=types)]
 
     async def call_model(self, messages: str | Sequence[Message], options: Mapping[str, Any]) -> Message:
         """One model call beside the dialogue; leaves a note that counts as usage."""
@@ -106,7 +119,8 @@ class AgentPort:
         prepared = model.prepare(Request(provider, name, settings, options.get("system") or "", (), listed))
         assembler, limits = Assembler(), actor.agent.limits
         first_s = limits.connect_s + limits.first_chunk_s
-        await read_stream(model.stream(prepared.request), assembler.feed, first_s=first_s, gap_s=limits.chunk_gap_s)
+        chunks = actor.chains.stream(actor.context, prepared.request, model.stream)
+        await read_stream(chunks, assembler.feed, first_s=first_s, gap_s=limits.chunk_gap_s)
         result = assembler.result()
         usage = None if result.usage is None else msgspec.to_builtins(result.usage)
         actor.log.append(Note(kind="model-call", data={"provider": provider, "model": name, "usage": usage}))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -70,10 +70,13 @@ class SeamPort(Protocol):
     @property
     def agent(self) -> Any: ...
     def peer(self, id: str) -> Any: ...
+    @property
+    def requests(self) -> int: ...
     def owner_of(self, plugin: Any) -> str: ...
     def now(self) -> datetime: ...
     def note(self, kind: str, data: Any) -> None: ...
     async def notes(self, kind: str) -> list[Any]: ...
+    async def records(self, types: Collection[str], id: str | None) -> list[Record]: ...
     async def call_model(self, messages: str | Sequence[Message], options: Mapping[str, Any]) -> Message: ...
 
 
@@ -84,10 +87,11 @@ class SeamContext:
     restart goes into `note`. One plugin serves many agents, so nothing about one agent belongs on the plugin itself.
     """
 
-    __slots__ = ("_port", "local")
+    __slots__ = ("_at_turn_end", "_port", "local")
 
     def __init__(self, port: SeamPort) -> None:
         self._port = port
+        self._at_turn_end: list[Callable[[], None]] = []
         self.local: dict[Any, Any] = {}
 
     @property
@@ -109,6 +113,11 @@ class SeamContext:
     def step(self) -> int:
         """The step's number within its turn; 0 before the first."""
         return self._port.step
+
+    @property
+    def requests(self) -> int:
+        """Model calls that the turn has sent so far."""
+        return self._port.requests
 
     @property
     def route(self) -> Route | None:
@@ -150,6 +159,24 @@ class SeamContext:
     async def notes(self, kind: str) -> list[Any]:
         """The data of all notes of this kind, oldest first, also from before a restart."""
         return await self._port.notes(kind)
+
+    async def records(self, types: Collection[str], *, id: str | None = None) -> list[Record]:
+        """All records of these types in the agent's log (or in that of the agent `id`), oldest first, also what was appended
+        just now: for a plugin that has to find out after a restart where it stood.
+
+        Raises:
+            AgentNotFound, AgentDeleted: there is no agent `id`.
+        """
+        return await self._port.records(types, id)
+
+    def at_turn_end(self, call: Callable[[], None]) -> None:
+        """Call this once the open turn is over, however it ends; also when the system closes and leaves it open."""
+        self._at_turn_end.append(call)
+
+    def take_turn_end(self) -> list[Callable[[], None]]:
+        """What is to be called now that the turn is over; for the runtime."""
+        calls, self._at_turn_end = self._at_turn_end, []
+        return calls
 
     async def model(
         self,

@@ -167,7 +167,7 @@ class AgentState:
             self.inbox.due(None),
             len(self.outbox),
             self.timers.next_due,
-            self.usage.total,
+            self.usage.own,
             ("approval",) if self.approvals.open else (),
         )
 

@@ -100,6 +100,6 @@ class IndexFold:
             self._due,
             len(self._outbox),
             self._timers.next_due,
-            self._usage.total,
+            self._usage.own,
             ("approval",) if self._questions else (),
         )

@@ -41,6 +41,7 @@ class Summary(Struct, frozen=True, omit_defaults=True):
     timer: int | None = None
     """When the next timer is due, Unix ms."""
     usage: Usage = NO_USAGE
+    """Its own, without that of its children, which the index has too: so a sum counts nothing twice."""
     waits: tuple[str, ...] = ()
     """Kinds of what the open turn waits for durably (`approval`, `child`)."""
 
