@@ -15,6 +15,7 @@ from msgspec import Struct
 from ..storage.errors import CallboardError, ToolError
 from ..storage.events import EndReason
 from ..storage.messages import Block, Failure, Message, Request, Settings, TextBlock, ToolResultBlock
+from .texts import well_formed
 
 
 class ToolDefinition(Protocol):
@@ -185,7 +186,7 @@ class ToolCall(Struct, frozen=True):
         if arguments is None:
             return self
         text = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-        return ToolCall(self.id, self.name, text)
+        return ToolCall(self.id, self.name, well_formed(text))
 
 
 class Allow(Struct, frozen=True):

@@ -22,6 +22,7 @@ from ..storage.folds.position import CallState
 from ..storage.messages import File, Image
 from ..storage.records import sound
 from .answers import CallResult, Done, LimitReached, ToolCall
+from .failures import described, said
 from .pipeline import Slot, ask_person, decide, error_result, result_of, run_slot
 from .texts import well_formed
 
@@ -104,7 +105,7 @@ class Batch:
             await decide(slot)
         except LimitReached as limit:
             self.limit = limit
-            slot.refuse(error_result("LIMIT", f"The turn ends here: {limit}"))
+            slot.refuse(error_result("LIMIT", f"The turn ends here: {said(limit)}"))
         await trio.lowlevel.checkpoint_if_cancelled()
         if slot.over:
             return
@@ -171,7 +172,7 @@ class Batch:
             self.limit = self.limit or limit
             return result
         except Exception as error:
-            return error_result("TOOL_ERROR", f"{type(error).__name__}: {error}")
+            return error_result("TOOL_ERROR", described(error))
         if done.result.error is None or result.error is not None:
             return done.result
         # Blocked: what the body had to add goes with its result, what the blocker adds stays.

@@ -32,7 +32,7 @@ def flatten(error: BaseException) -> Failure:
         return _of_model(error)
     code = getattr(error, "code", None) if isinstance(error, CallboardError) else None
     if isinstance(code, str):
-        return Failure(code, _sentence(str(error)))
+        return Failure(well_formed(code), _sentence(_text(error)))
     return Failure(UNKNOWN, _sentence(causes(error)))
 
 
@@ -41,12 +41,22 @@ def _of_model(error: ModelError) -> Failure:
     status = error.status if isinstance(error.status, int) else None
     after = error.retry_after_s if isinstance(error.retry_after_s, int | float) else None
     request_id = well_formed(error.request_id) if isinstance(error.request_id, str) else None
-    return Failure(well_formed(str(error.code)), _sentence(str(error)), status, after, request_id)
+    return Failure(well_formed(str(error.code)), _sentence(_text(error)), status, after, request_id)
+
+
+def described(error: BaseException) -> str:
+    """The error as `Class: text`, fit for a log and for a model, whatever its text is or does."""
+    return well_formed(_described(error))
+
+
+def said(error: BaseException) -> str:
+    """What the error says, fit for a log and for a model; the name of its class if it says nothing."""
+    return well_formed(_text(error)) or type(error).__name__
 
 
 def causes(error: BaseException) -> str:
     """The error and what led to it, outermost first, each as `Class: text`."""
-    return " ← ".join(_described(e) for e in _chain(error))
+    return well_formed(" ← ".join(_described(e) for e in _chain(error)))
 
 
 def as_error(failure: Failure) -> ModelError:

@@ -20,9 +20,10 @@ from .answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall, ToolD
 from .approving import asked_about, put_question, settle_question, withdraw_question
 from .children import run_delegation
 from .delegation import Delegate
-from .failures import causes
+from .failures import causes, described, said
 from .output import offered
 from .ports import tool_context
+from .texts import well_formed
 from .tools.bodies import BodyOutcome, run_body
 from .tools.output import context_messages, limit_output
 
@@ -97,7 +98,7 @@ def _offered(turn: Turn) -> tuple[ToolDefinition, ...]:
 
 def error_result(code: str, text: str, **rest: Any) -> CallResult:
     """A result that the model reads as an error."""
-    return CallResult.of(text, error=code, **rest)
+    return CallResult.of(well_formed(text), error=well_formed(str(code)), **rest)
 
 
 async def decide(slot: Slot) -> None:
@@ -125,7 +126,7 @@ async def _judge(slot: Slot) -> None:
         raise
     except Exception as error:
         # A seam that looks into arguments that do not fit trips over them: then it is the model that has to correct itself.
-        refusal = _decode(slot) or error_result("TOOL_ERROR", f"{type(error).__name__}: {error}")
+        refusal = _decode(slot) or error_result("TOOL_ERROR", described(error))
     refusal = refusal or _decode(slot)
     if refusal is not None:
         slot.refuse(refusal)
@@ -197,9 +198,9 @@ def _decode(slot: Slot) -> CallResult | None:
     try:
         slot.args = slot.tool.decode(slot.arguments)
     except ToolError as error:
-        return error_result(error.code, str(error))
+        return error_result(error.code, said(error))
     except Exception as error:
-        return error_result("INVALID_ARGUMENTS", f"The arguments do not fit {slot.call.name!r}: {error}; correct them.")
+        return error_result("INVALID_ARGUMENTS", f"The arguments do not fit {slot.call.name!r}: {said(error)}; correct them.")
     return None
 
 
@@ -284,11 +285,10 @@ def result_of(slot: Slot) -> CallResult:
 def _raised(slot: Slot, error: Exception) -> CallResult:
     if isinstance(error, LimitReached):
         slot.limit = error
-        return error_result("LIMIT", f"The turn ends here: {error}")
+        return error_result("LIMIT", f"The turn ends here: {said(error)}")
     if isinstance(error, ToolError):
-        return error_result(error.code, str(error))
-    text = str(error)
-    result = error_result("TOOL_ERROR", f"{type(error).__name__}: {text}" if text else type(error).__name__)
+        return error_result(error.code, said(error))
+    result = error_result("TOOL_ERROR", described(error))
     return CallResult(result.content, result.error, meta={"causes": causes(error)})
 
 

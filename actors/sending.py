@@ -16,6 +16,7 @@ from ..storage.errors import InboxFull, InputRefused
 from ..storage.events import CommandResult, CommandRun, InboxPut, Lane
 from ..storage.messages import Message
 from .answers import Answer, Reject
+from .failures import described
 from .sizes import accepted
 from .values import Receipt
 
@@ -66,7 +67,7 @@ async def _accept(actor: Actor, message: Message) -> Message | Answer:
     try:
         taken = await actor.chains.run("accept", actor.context, message, as_it_is)
     except Exception as error:
-        text = f"the message for {actor.id!r} was refused: {type(error).__name__}: {error}"
+        text = f"the message for {actor.id!r} was refused: {described(error)}"
         raise InputRefused(text, message_id=message.id, agent=actor.id) from error
     if isinstance(taken, Reject):
         raise InputRefused(f"the message for {actor.id!r} was refused: {taken.why}", message_id=message.id, agent=actor.id)

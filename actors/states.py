@@ -21,6 +21,7 @@ from typing import Final, TypeVar, final
 
 from ..storage.errors import CallboardError
 from ..storage.events import TraceEntry
+from .failures import flatten
 
 T = TypeVar("T")
 
@@ -130,7 +131,7 @@ async def walk(
             following = next_state(state, event, turn=turn)
         except BaseException as error:
             us = (clock_ns() - begun) // 1000
-            trace.append(TraceEntry(state.name, start, us, event, type(error).__name__, str(error) or None))
+            trace.append(TraceEntry(state.name, start, us, event, type(error).__name__, flatten(error).message or None))
             raise
         ended = clock_ns()
         trace.append(TraceEntry(state.name, start, (ended - begun) // 1000, event))

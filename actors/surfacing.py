@@ -12,6 +12,7 @@ import trio
 from ..storage.errors import UsageError
 from ..storage.events import Note, SurfaceReplace
 from .answers import LimitReached, Position, Replace
+from .failures import described
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -35,7 +36,7 @@ async def compact_view(turn: Turn) -> None:
         raise
     except Exception as error:
         # A failure to summarise never fails the turn: the view is as it was.
-        turn.log.append(Note(kind="compact-failed", data={"error": f"{type(error).__name__}: {error}"}))
+        turn.log.append(Note(kind="compact-failed", data={"error": described(error)}))
 
 
 async def _leave(position: Position) -> Replace | None:

@@ -68,7 +68,7 @@ class CallboardError(Exception):
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
     def __str__(self) -> str:
-        return self.message
+        return str(self.message)  # what a tool or an adapter raises with may be anything
 
 
 def _rebuild(cls: type[CallboardError], args: tuple[Any, ...], state: dict[str, Any]) -> CallboardError:

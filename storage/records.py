@@ -14,25 +14,17 @@ from msgspec import Struct
 from .errors import UnknownRecord, UsageError
 from .events import (
     AnyEvent,
-    ApprovalAnswered,
-    ApprovalAsked,
-    AssistantMessage,
-    CommandResult,
-    CommandRun,
     Event,
-    InboxPut,
-    LogCreated,
-    LogForked,
-    Note,
-    OutboxPut,
-    RequestFailed,
-    RequestHeader,
-    SurfaceReplace,
-    TimerSet,
-    ToolCalled,
-    ToolResult,
-    TurnEnd,
-    UserMessage,
+    InboxClaim,
+    InboxDrop,
+    OutboxSent,
+    RequestSent,
+    StepEnd,
+    StepStart,
+    TimerFired,
+    TurnResume,
+    TurnStart,
+    TurnSuspend,
     type_of,
 )
 
@@ -42,6 +34,8 @@ FORMAT = 1
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Event] = cast("Any", msgspec.msgpack.Decoder(AnyEvent))
 _json = msgspec.json.Encoder()
+_canonical = msgspec.json.Encoder(order="deterministic")
+"""The form of a request's digest; stricter than plain JSON, which takes keys that are numbers."""
 
 
 class UnknownEvent(Struct, frozen=True):
@@ -90,29 +84,44 @@ def encode_event(record: Record) -> bytes:
     return _encoder.encode(record.event.fields if isinstance(record.event, UnknownEvent) else record.event)
 
 
-_FOREIGN = frozenset(
-    {InboxPut, UserMessage, RequestHeader, RequestFailed, AssistantMessage, ToolCalled, ToolResult, SurfaceReplace, Note, TurnEnd}
-    | {LogCreated, LogForked, CommandRun, CommandResult, OutboxPut, ApprovalAsked, ApprovalAnswered, TimerSet}
+_OWN = frozenset(
+    {InboxClaim, InboxDrop, OutboxSent, RequestSent, StepEnd, StepStart, TimerFired, TurnResume, TurnStart, TurnSuspend}
 )
-"""Events with values that plugins, tools, adapters or callers made, whose types nobody has checked."""
+"""Events that hold nothing but what this runtime made itself, or what was checked in another event. All others have values of
+plugins, tools, adapters or callers, whose types nobody has checked."""
+_MARGIN = 200
+"""Frames of the stack that must be left when an event is decoded: what only just decodes here could not be read elsewhere."""
+_CONTAINERS = bytes([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
+"""The bytes that open a list or a map in msgpack; there may be as many in a text, but never fewer than there are levels."""
 
 
 def sound(event: Event) -> bytes:
-    """The event as msgpack, shown to be readable again.
+    """The event as msgpack, shown to be readable again, as msgpack and as JSON.
 
-    Structs check nothing when they are made. A wrong type would be written without complaint and make its log unreadable, and
-    half of a surrogate pair would fail the commit of everybody; so both are refused where the event is made.
+    Structs check nothing when they are made. A wrong type would be written without complaint and make its log unreadable, half
+    of a surrogate pair would fail the commit of everybody, and what JSON cannot carry could neither be exported nor be part of
+    a request's digest; so all of these are refused where the event is made.
 
     Raises:
         UsageError: the event cannot be kept; the text says which value.
     """
     try:
         raw = _encoder.encode(event)
-        if type(event) in _FOREIGN:
-            _decoder.decode(raw)
+        if type(event) not in _OWN:
+            _canonical.encode(_decoder.decode(raw))
+            if len(raw) - len(raw.translate(None, _CONTAINERS)) > _MARGIN:
+                _decode_far_down(raw, _MARGIN)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(f"a {type_of(event)!r} record cannot be kept: {error}") from error
     return raw
+
+
+def _decode_far_down(raw: bytes, frames: int) -> None:
+    """Decode from a stack that is deeper by so many frames: what is nested as deep as the stack still allows is refused."""
+    if frames:
+        _decode_far_down(raw, frames - 1)
+    else:
+        _decoder.decode(raw)
 
 
 def decode_event(raw: bytes | memoryview | msgspec.Raw) -> Event | UnknownEvent:

@@ -2,7 +2,9 @@
 
 The structs of chunks check nothing when they are made, and adapters are other people's code. A wrong type would be written
 without complaint, and the log it is in would never decode again; a lone surrogate would fail the commit of everything the
-agent has appended. So each chunk is shown to survive the log: cheaply for plain text, by a round trip for the rest.
+agent has appended; a `meta` that JSON cannot carry would fail every later request; and a number near the limit of 64 bits is
+one only until something is added to it. So each chunk is shown to survive the log: cheaply for plain text, by a round trip for
+the rest.
 """
 
 from __future__ import annotations
@@ -10,12 +12,16 @@ from __future__ import annotations
 from typing import Any, cast
 
 import msgspec
+from msgspec import structs
 
 from ...storage.errors import ModelError
-from ...storage.messages import Chunk, TextDelta
+from ...storage.messages import Chunk, TextDelta, UsageChunk
 from ..texts import well_formed
 
 _encode = msgspec.msgpack.Encoder().encode
+_as_json = msgspec.json.Encoder(order="deterministic").encode
+_MANY = 1 << 48
+"""More blocks than any answer has, and more tokens."""
 _KINDS: tuple[type[Any], ...] = Chunk.__args__
 _DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS}
 
@@ -26,18 +32,30 @@ def sound(chunk: Chunk) -> Chunk:
     Raises:
         ModelError: BAD_CHUNK, it cannot be kept: no chunk at all, or a field of a wrong type.
     """
-    if type(chunk) is TextDelta and type(chunk.text) is str and chunk.text.isascii() and type(chunk.index) is int:
+    if type(chunk) is TextDelta and type(chunk.index) is int and -_MANY < chunk.index < _MANY and _plain(chunk.text):
         return chunk
     decoder = _DECODERS.get(type(chunk))
     if decoder is None:
         raise _bad(chunk, f"it is of type {type(chunk).__name__}")
     try:
-        decoder.decode(_encode(chunk))
+        _as_json(decoder.decode(_encode(chunk)))
+        _refuse_huge(chunk)
     except UnicodeEncodeError:
         return _repaired(chunk)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise _bad(chunk, str(error)) from error
     return chunk
+
+
+def _plain(text: object) -> bool:
+    return type(text) is str and text.isascii()
+
+
+def _refuse_huge(chunk: Chunk) -> None:
+    numbers = structs.astuple(chunk.usage) if isinstance(chunk, UsageChunk) else (getattr(chunk, "index", 0),)
+    for number in numbers:
+        if not -_MANY < number < _MANY:
+            raise ValueError(f"{number} counts neither blocks nor tokens")
 
 
 def _repaired(chunk: Chunk) -> Chunk:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from ...storage.errors import ToolError
 from ...storage.messages import File, Image, Message, TextBlock, ToolSource
+from ..failures import described
 
 INVALID_OUTPUT = "INVALID_OUTPUT"
 CEILING = 256 * 1024 * 1024
@@ -115,9 +116,7 @@ def _to_json(value: Any, tool: str) -> str:
     try:
         return msgspec.json.encode(value, enc_hook=_encode_other).decode()
     except Exception as error:  # whatever an object does when it is looked at, the model must get a result
-        raise _invalid(
-            tool, f"returned a {type(value).__name__} that JSON cannot carry: {type(error).__name__}: {error}"
-        ) from error
+        raise _invalid(tool, f"returned a {type(value).__name__} that JSON cannot carry: {described(error)}") from error
 
 
 def _encode_other(value: Any) -> Any:
