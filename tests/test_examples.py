@@ -64,11 +64,12 @@ def test_p01_hello(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 @pytest.mark.usefixtures("folder")
 def test_p12_typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     calls = Reply.tools(("c1", "hotels", {"city": "Bergen"}), ("c2", "hotels", {"city": "Voss"}))
-    model = provide(monkeypatch, calls, Reply.text("Bryggen, two nights, 280."))
+    model = provide(monkeypatch, calls, Reply.output({"city": "Bergen"}), Reply.output({"city": "Bergen", "nights": 2}))
     run("p12_typed.py")
     run("p12_typed.py")
-    assert capsys.readouterr().out == "Bryggen, two nights, 280.\n" * 2
-    assert len(model.requests) == 2, "the second run asks no model"
+    assert capsys.readouterr().out == "2 nights in Bergen\n" * 2
+    assert len(model.requests) == 3, "the second run asks no model"
+    assert "required field `nights`" in model.requests[2].messages[-1].results["answer"]
     results = {k: v for m in model.requests[1].messages for k, v in m.results.items()}
     assert results == {"c1": '[{"name":"Bryggen","price":140}]', "c2": "No hotels in 'Voss'; try a bigger city nearby."}
 

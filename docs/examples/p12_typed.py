@@ -1,4 +1,4 @@
-"""Types all the way: dependencies that are checked at open, results that are structs, errors written for the model."""
+"""Types all the way: dependencies that are checked at open, results and answers that are structs, errors written for the model."""
 
 from __future__ import annotations
 
@@ -32,6 +32,13 @@ class Deps:
     db: Database
 
 
+class Trip(msgspec.Struct):
+    """What the agent answers with; a turn completes only with one."""
+
+    city: str
+    nights: int
+
+
 @tool(replay="safe")
 async def hotels(ctx: ToolContext[Deps], city: str) -> list[Hotel]:
     """Hotels of a city."""
@@ -41,15 +48,15 @@ async def hotels(ctx: ToolContext[Deps], city: str) -> list[Hotel]:
     return rows
 
 
-planner: Agent[Deps, str] = Agent("planner", model="openai:gpt-5", tools=[hotels], deps=Deps)
+planner: Agent[Deps, Trip] = Agent("planner", model="openai:gpt-5", tools=[hotels], output=Trip, deps=Deps)
 
 
 async def main() -> None:
     """Ask once; a second run of this program reads the same answer from the store."""
     async with System.open("state", agents=[planner], deps=Deps(Database())) as system:  # deps of another class: TypeError
         ref = await system.spawn(planner, id="t")
-        outcome = await ref.ask("Two nights in Bergen", message_id="first")
-        print(outcome.result())  # a str, known to mypy and pyright
+        trip = (await ref.ask("Two nights in Bergen", message_id="first")).result()  # a Trip, known to mypy and pyright
+        print(f"{trip.nights} nights in {trip.city}")
 
 
 if __name__ == "__main__":
