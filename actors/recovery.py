@@ -18,6 +18,7 @@ from ..storage.messages import Failure
 from .answers import LimitReached
 from .attempt import Stream
 from .output import missing
+from .suspects import only_waits
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -39,7 +40,7 @@ async def take_up(turn: Turn) -> str:
         turn.reason = Interrupted()
         turn.scope.cancel()
         await trio.lowlevel.checkpoint()
-    if at.resumes > turn.agent.limits.recoveries:
+    if at.resumes > turn.agent.limits.recoveries and not only_waits(turn.actor):
         turn.found_dead = True
         if at.request is not None:
             _close_open_attempt(turn, "raise")  # what it had shown is kept by the exit, as of any attempt that failed for good

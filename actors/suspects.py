@@ -2,8 +2,8 @@
 
 Start-up cannot tell which of the turns that died together was to blame. The one that has got nowhere in two lives is the
 likely one, so it is taken up last, when the others have ended, and alone: if it kills the process again, it takes no one's work
-with it, and only its own crashes go on being counted. Whoever waits for a suspect is not waited for, nor is a turn that waits
-for a person.
+with it, and only its own crashes go on being counted. Turns that wait themselves, for another agent or a person, are not
+waited for.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from .delegation import Delegate
+
 if TYPE_CHECKING:
     from .actor import Actor
 
 CRASHES = 2
 """Resumes without progress that make a turn suspect."""
 LOOK_S = 0.5
-"""How often a suspect looks again whether one of the others has begun to wait for it."""
+"""How often a suspect looks again whether those before it have begun to wait."""
 
 
 async def last_and_alone(actor: Actor) -> None:
@@ -35,7 +37,13 @@ async def last_and_alone(actor: Actor) -> None:
 def is_suspect(actor: Actor) -> bool:
     """Whether the agent's open turn may be what ended the process; a cancelled one is only closed, and harmless."""
     at = actor.position
-    return at.open and at.resumes >= CRASHES and not at.suspended and at.cancel is None
+    return at.open and at.resumes >= CRASHES and not at.suspended and at.cancel is None and not only_waits(actor)
+
+
+def only_waits(actor: Actor) -> bool:
+    """Whether all that the open turn had running were its children: it died with them, and gets nowhere before they do."""
+    started = [call for call in actor.position.open_calls if call.state == "started"]
+    return bool(started) and all(isinstance(actor.agent.toolbox.get(call.name), Delegate) for call in started)
 
 
 def _goes_before(other: Actor, suspect: Actor) -> bool:
@@ -44,4 +52,5 @@ def _goes_before(other: Actor, suspect: Actor) -> bool:
         return False
     if other.turn is None and is_suspect(other) and other.id > suspect.id:
         return False  # both wait: one of them has to be first
-    return not suspect.runtime.graph.waits(other.id, suspect.id)
+    # Whoever waits for another agent does nothing itself; the one at the end of the chain runs, or is a suspect too.
+    return not suspect.runtime.graph.of(other.id)

@@ -77,10 +77,6 @@ class WaitGraph:
         """Who waits for the agent."""
         return tuple(edge for edges in self._edges.values() for edge in edges if edge.target == agent)
 
-    def waits(self, waiter: str, target: str) -> bool:
-        """Whether `waiter` waits for `target`, directly or through others."""
-        return waiter != target and self._way(waiter, target) is not None
-
     def __len__(self) -> int:
         return sum(len(edges) for edges in self._edges.values())
 

@@ -321,3 +321,29 @@ async def test_c179_an_input_that_kills_before_it_is_claimed_is_accounted_for() 
         store = await killed_again(store, agent)
     after = await restart(agent, store)
     assert notation(after.records, life.upto("TS1")) == "TR1 TR1 TR1 TR1 TR1 TR1 claim(hi) TE1{limit}"
+
+
+async def test_c179_a_parent_of_a_turn_that_kills_goes_on_with_its_end(autojump_clock: trio.testing.MockClock) -> None:
+    child = Agent("child", model="child:x", plugins=())
+    lead = Agent("lead", model="lead:x", plugins=(), tools=[delegate(child)])
+
+    def lead_says(request: Request) -> Reply:
+        results = request.messages[-1].results
+        return Reply.text(results["c"]) if results else Reply.tools(("c", "child", {"task": "do it"}))
+
+    models: dict[str, Any] = {
+        "lead": ScriptedModel(lead_says, provider="lead"),
+        "child": ScriptedModel(lambda _: Reply.hang(), provider="child"),
+    }
+    left = MemoryStore()
+    for _ in range(6):
+        async with System.open(left, agents=[lead], models=models, grace=0) as system:
+            await (await system.spawn(lead, id="a")).followup("go", message_id="go")
+            await trio.sleep(10)  # a suspect looks now and then whether somebody waits for it
+            store = left.copy()
+        left = store
+    async with System.open(left, agents=[lead], models=models) as system:
+        outcome = await (await system.get("a")).outcome("go", timeout=10)
+    assert outcome.ok and "(Limits.recoveries=5)" in outcome.text
+    assert (await order(left)).endswith("TR1 died{limit} res(c!CHILD_LIMIT) SE SS1.2 H{resume} Q1 C* A SE TE1{completed}")
+    await check(left)

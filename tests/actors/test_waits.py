@@ -101,11 +101,3 @@ def has_cycle(edges: list[Edge]) -> bool:
             return True
         left -= free
     return False
-
-
-def test_who_waits_for_whom_is_asked_without_an_edge() -> None:
-    graph = WaitGraph()
-    with graph.edge("a", "b", "ask"), graph.edge("b", "c", "delegate"):
-        assert graph.waits("a", "b") and graph.waits("a", "c")
-        assert not graph.waits("c", "a") and not graph.waits("a", "a") and not graph.waits("x", "c")
-        assert len(graph) == 2
