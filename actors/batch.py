@@ -19,12 +19,11 @@ from msgspec import structs
 from ..storage.errors import StoreError, UsageError
 from ..storage.events import Event, InboxPut, ToolCalled, ToolResult
 from ..storage.folds.position import CallState
-from ..storage.messages import File, Image
+from ..storage.messages import File, Image, Message
 from ..storage.records import sound
 from .answers import CallResult, Done, LimitReached, ToolCall
 from .failures import described, said
 from .pipeline import Slot, ask_person, decide, error_result, result_of, run_slot
-from .texts import well_formed
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -140,7 +139,7 @@ class Batch:
             slot.looked_at = True
         try:
             self.turn.log.append(*result_events(self.turn, slot, result), blobs=referred(slot, result))
-        except UsageError as error:
+        except _MISSHAPEN as error:
             self.turn.log.append(*result_events(self.turn, slot, unstorable(slot, error)))
         slot.written = True
         self._written += 1
@@ -192,10 +191,14 @@ def referred(slot: Slot, result: CallResult) -> dict[str, bytes]:
     return {digest: data for digest, data in slot.blobs.items() if digest in named}
 
 
-def unstorable(slot: Slot, error: UsageError) -> CallResult:
+_MISSHAPEN = (UsageError, TypeError, AttributeError)
+"""What comes of a result that is not shaped as its struct says: plugins and tools make them, and structs check nothing."""
+
+
+def unstorable(slot: Slot, error: Exception) -> CallResult:
     """What the model reads of a result that a log cannot keep."""
-    text = f"{slot.call.name} gave a result that cannot be stored: {error}. The call itself may have worked."
-    return error_result("INVALID_OUTPUT", well_formed(text))
+    text = f"{slot.call.name} gave a result that cannot be stored: {said(error)}. The call itself may have worked."
+    return error_result("INVALID_OUTPUT", text)
 
 
 def called(slot: Slot) -> ToolCalled:
@@ -231,17 +234,25 @@ def context_puts(turn: Turn, results: Sequence[Event]) -> list[Event]:
 
 
 def _result(slot: Slot, result: CallResult) -> ToolResult:
+    context = tuple(_own_message(slot, number, message) for number, message in enumerate(result.context, 1))
     return ToolResult(
         turn=slot.turn.number,
         step=slot.turn.position.step,
         call_id=slot.call.id,
         content=result.content,
         error=result.error,
-        concludes=result.concludes and result.error is None,
-        context=tuple(result.context) or None,
+        concludes=bool(result.concludes) and result.error is None,
+        context=context or None,
         meta=result.meta,
         sources=(slot.call.seq,) if slot.call.seq >= 0 else (),
     )
+
+
+def _own_message(slot: Slot, number: int, message: Message) -> Message:
+    """What a result adds to the next step, under an id that the call makes: no other message can have it."""
+    if message.role != "user":
+        raise UsageError(f"its context holds a message of the role {message.role!r}; only 'user' can enter a step")
+    return structs.replace(message, id=f"{slot.key}#context{number}")
 
 
 def closing_results(turn: Turn, *, code_started: str, code_waiting: str, finished_only: bool = False) -> list[Event]:
@@ -261,10 +272,10 @@ def closing_results(turn: Turn, *, code_started: str, code_waiting: str, finishe
 
 def _own_result(slot: Slot) -> list[Event]:
     events: list[Event] = [called(slot)] if slot.refused and slot.call.state == "waiting" else []
-    event = _result(slot, result_of(slot))
     try:
+        event = _result(slot, result_of(slot))
         sound(event)
-    except UsageError as error:
+    except _MISSHAPEN as error:
         event = _result(slot, unstorable(slot, error))
     events.append(event)
     return events

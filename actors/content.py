@@ -67,8 +67,10 @@ def to_message(content: Content, *, id: str | None = None, source: Source = USER
         InputRefused: the content is empty.
         UsageError: it is of a type that cannot be sent; the text says what can.
     """
+    if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"message_id={_shown(id)} is no text; give a text, or none to have one minted")
     if isinstance(content, str):
-        blocks: tuple[Block, ...] = (TextBlock(content),)
+        blocks: tuple[Block, ...] = (TextBlock("".join((content,))),)  # of a subclass: the plain text it holds
     elif isinstance(content, Message):
         return _take_message(content, id, source)
     else:
@@ -80,6 +82,10 @@ def to_message(content: Content, *, id: str | None = None, source: Source = USER
 def _take_message(message: Message, id: str | None, source: Source) -> Message:
     if message.role != "user":
         raise UsageError(f"a message of the role {message.role!r} cannot be sent; send its text, or a Message with role 'user'")
+    if not isinstance(message.content, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"the content of the message is {_shown(message.content)}; give blocks")
+    for block in message.content:
+        _check_block(block)
     _refuse_empty(message.content, id)
     chosen = id if id is not None else message.id or mint_id()
     return Message(chosen, "user", message.content, message.source if source is USER else source)
@@ -96,7 +102,17 @@ def _to_blocks(content: Any) -> tuple[Block, ...]:
             raise UsageError(f"content holds the text {_shown(block)}; write TextBlock(text), or send one text alone")
         if not isinstance(block, _SENDABLE):
             raise UsageError(f"content holds {_shown(block)}; only TextBlock, Image and File can be sent")
+        _check_block(block)
     return tuple(blocks)
+
+
+def _check_block(block: Any) -> None:
+    """That a block holds what its struct says, as far as something here looks at it; the log looks at the rest."""
+    kind, text, data = type(block).__name__, getattr(block, "text", ""), getattr(block, "data", None)
+    if not isinstance(text, str):
+        raise UsageError(f"the text of a {kind} is {_shown(text)}; give a text")
+    if data is not None and not isinstance(data, bytes):
+        raise UsageError(f"the data of a {kind} is {_shown(data)}; give bytes")
 
 
 def _shown(value: object) -> str:

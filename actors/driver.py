@@ -7,18 +7,22 @@ system was cancelled from outside, which is a shutdown without grace and must be
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, cast
 
 import trio
 
-from ..storage.errors import StoreError
+from ..storage.errors import CommitFailed, StoreError
 from .closing import close_turn
+from .failures import described
 from .suspects import last_and_alone
 from .turn import Turn
 from .waiting import in_turn
 
 if TYPE_CHECKING:
     from .actor import Actor
+
+_log = logging.getLogger("callboard")
 
 
 @trio.lowlevel.enable_ki_protection
@@ -36,6 +40,13 @@ async def drive(actor: Actor) -> None:
     except StoreError:
         if actor.log.failed is None:
             raise
+    except Exception as error:
+        # The exit itself could not be written. That is this agent's misfortune and nobody else's: what memory holds of it is
+        # given up, and the next access recovers it from disk.
+        _log.exception("agent %r: the end of a turn could not be written", actor.id)
+        actor.log.poison(
+            CommitFailed(f"the end of a turn of {actor.id!r} could not be written: {described(error)}", agent=actor.id)
+        )
     finally:
         actor.rest()  # however it ends: somebody who is shielded may wait for that
 

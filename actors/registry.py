@@ -8,22 +8,25 @@ comes back from disk under a new epoch.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import trio
 from msgspec import Struct
 
-from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, UsageError
-from ..storage.events import LogCreated
+from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, StoreError, UsageError
+from ..storage.events import LogCreated, UserMessage
 from ..storage.log import Log
 from ..storage.records import FORMAT, refuse_unknown
 from ..storage.store import NO_CHUNKS, Head
 from .actor import Actor
+from .failures import described
 from .state import AgentState
 
 if TYPE_CHECKING:
+    from ..storage.messages import Message
     from .agent import Agent
     from .runtime import Runtime
 
@@ -113,9 +116,21 @@ class Registry:
         return actor or await self._load(id)
 
     async def create(
-        self, agent: Agent[Any, Any], id: str, *, labels: Mapping[str, str] | None = None, parent: Actor | None = None
+        self,
+        agent: Agent[Any, Any],
+        id: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        parent: Actor | None = None,
+        history: Sequence[Message] = (),
     ) -> Actor:
-        """A new agent: its first record is appended and not yet committed."""
+        """A new agent: its first records are appended and not yet committed.
+
+        Raises:
+            UsageError: the labels or the history cannot be kept; there is no agent then.
+        """
+        self._runtime.definitions.add(agent)
+        await self._runtime.start_plugins(agent)
         epoch = await self._runtime.store.own(id)
         log = Log(id, epoch, AgentState(), self._runtime.writer, now=self._runtime.now)
         depth = parent.state.identity.depth + 1 if parent is not None else 0
@@ -123,14 +138,12 @@ class Registry:
             format=FORMAT,
             agent=id,
             name=agent.name,
-            labels=dict(labels) if labels else None,
+            labels=_checked(labels),
             parent=parent.id if parent is not None else None,
             depth=depth,
         )
-        log.append(created)
-        self._runtime.definitions.add(agent)
+        log.append(created, *(UserMessage(message=message) for message in history))
         self.deleted.discard(id)
-        await self._runtime.start_plugins(agent)
         above = ((parent.id, parent.agent), *parent.ancestors) if parent is not None else ()
         return self._enter(Actor(self._runtime, agent, log, fresh_epoch=False, ancestors=above))
 
@@ -187,11 +200,15 @@ class Registry:
     async def _fold(self, id: str) -> AgentState:
         """The state from the newest snapshot and what came after it; no chunk is read."""
         store = self._runtime.store
-        snapshot = await store.snapshot(id)
-        state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
-        async for record in store.read(id, -1 if snapshot is None else snapshot.seq, types=NO_CHUNKS):
-            refuse_unknown(record, id)
-            state.apply(record.seq, record.time, record.event)
+        try:
+            snapshot = await store.snapshot(id)
+            state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
+            async for record in store.read(id, -1 if snapshot is None else snapshot.seq, types=NO_CHUNKS):
+                refuse_unknown(record, id)
+                state.apply(record.seq, record.time, record.event)
+        except msgspec.DecodeError as error:
+            text = f"the log of {id!r} cannot be read: {error}; `callboard verify` says where, a backup has what was there"
+            raise StoreError(text, agent=id) from error
         return state
 
     @asynccontextmanager
@@ -248,6 +265,12 @@ class Definitions:
         self._by_name: dict[str, Agent[Any, Any]] = {}
         self.changed = trio.lowlevel.ParkingLot()
         """Where those wait who need a definition that is missing."""
+def _checked(labels: Any) -> dict[str, str] | None:
+    if labels is not None and not isinstance(labels, Mapping):
+        raise UsageError(f"labels={labels!r} is no mapping; write labels={{'user': 'ann'}}")
+    return dict(cast("Mapping[str, str]", labels)) if labels else None
+
+
 
     def __iter__(self) -> Iterator[Agent[Any, Any]]:
         return iter({id(agent): agent for agent in self._by_name.values()}.values())
@@ -277,7 +300,21 @@ class Definitions:
         """The definition of an agent, asking `resolve` for one that is not here."""
         agent = self._by_name.get(head.summary.name)
         if agent is None and self._runtime.resolve is not None:
-            agent = await self._runtime.resolve(head.summary.name, head)
-            if agent is not None:
-                self.add(agent)
+            agent = await self._resolve(self._runtime.resolve, head)
+        return agent
+
+    async def _resolve(self, resolve: Callable[..., Awaitable[Any]], head: Head) -> Agent[Any, Any] | None:
+        """What `resolve` answers; that it fails is one agent's misfortune and keeps no other from being opened."""
+        name = head.summary.name
+        try:
+            agent = await resolve(name, head)
+        except Exception as error:
+            text = f"resolve({name!r}) failed, so agent {head.agent!r} has no definition: {described(error)}"
+            raise DefinitionMissing(text, agent=head.agent) from error
+        if agent is None:
+            return None
+        if name not in (getattr(agent, "name", None), *getattr(agent, "formerly", ())):
+            text = f"resolve({name!r}) answered {agent!r}, which is no definition of that name; answer it, or None"
+            raise DefinitionMissing(text, agent=head.agent)
+        self.add(agent)
         return agent

@@ -21,6 +21,7 @@ from ..storage.events import Note
 from ..storage.store import Store
 from ..storage.writer import Writer
 from .children import Children
+from .failures import described
 from .initiator import fresh_context
 from .mail import Mail
 from .models.model import Model
@@ -203,6 +204,10 @@ class Runtime:
 
     @trio.lowlevel.enable_ki_protection
     async def _notice_cancel(self) -> None:
+            except Exception as error:  # whatever it is: one agent keeps nobody from opening the others
+                _log.exception("agent %r could not be taken up", id)
+                self.report.failed[id] = CallboardError(f"agent {id!r} could not be taken up: {described(error)}", agent=id)
+                return
         """When the scope around the system is cancelled, nothing new begins, and what runs is left for the next start.
 
         All tasks hear of it in the same pass of the scheduler; one pass later `closing` tells which kind of cancel it was.

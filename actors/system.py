@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..storage.engines.checks import check_agent
 from ..storage.errors import UsageError
-from ..storage.events import Cause, UserMessage
+from ..storage.events import Cause
 from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
 from ..storage.store import Store
@@ -127,7 +127,7 @@ class System:
 
         Raises:
             NameMismatch: the id belongs to an agent of another definition.
-            UsageError: the id cannot be one.
+            UsageError: the id cannot be one; or labels or history cannot be kept, and no agent was created.
         """
         runtime = self._runtime
         runtime.definitions.add(_checked(agent, runtime.deps))
@@ -137,9 +137,7 @@ class System:
             if await runtime.registry.exists(name):
                 await runtime.registry.open_as(name, agent)
             else:
-                actor = await runtime.registry.create(agent, name, labels=labels)
-                if history:
-                    actor.log.append(*(UserMessage(message=message) for message in history))
+                actor = await runtime.registry.create(agent, name, labels=labels, history=tuple(history or ()))
                 await actor.log.commit()
         return AgentRef(runtime, name)
 
@@ -149,6 +147,7 @@ class System:
         Raises:
             AgentNotFound: there is none; this never creates one.
         """
+        check_agent(id)
         await self._runtime.registry.actor(id)
         return AgentRef(self._runtime, id)
 

@@ -6,6 +6,7 @@ and an import here. Two records are equal if seq, time and event are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -109,19 +110,23 @@ def sound(event: Event) -> bytes:
         raw = _encoder.encode(event)
         if type(event) not in _OWN:
             _canonical.encode(_decoder.decode(raw))
-            if len(raw) - len(raw.translate(None, _CONTAINERS)) > _MARGIN:
-                _decode_far_down(raw, _MARGIN)
+            refuse_deep(raw, _decoder.decode)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(f"a {type_of(event)!r} record cannot be kept: {error}") from error
     return raw
 
 
-def _decode_far_down(raw: bytes, frames: int) -> None:
-    """Decode from a stack that is deeper by so many frames: what is nested as deep as the stack still allows is refused."""
+def refuse_deep(raw: bytes, decode: Callable[[bytes], object], *, margin: int = _MARGIN) -> None:
+    """Raise `RecursionError` for what is nested so deep that it could not be decoded from a stack `margin` frames deeper."""
+    if len(raw) - len(raw.translate(None, _CONTAINERS)) > margin:
+        _far_down(raw, decode, margin)
+
+
+def _far_down(raw: bytes, decode: Callable[[bytes], object], frames: int) -> None:
     if frames:
-        _decode_far_down(raw, frames - 1)
+        _far_down(raw, decode, frames - 1)
     else:
-        _decoder.decode(raw)
+        decode(raw)
 
 
 def decode_event(raw: bytes | memoryview | msgspec.Raw) -> Event | UnknownEvent:

@@ -16,12 +16,15 @@ from msgspec import structs
 
 from ...storage.errors import ModelError
 from ...storage.messages import Chunk, TextDelta, UsageChunk
+from ...storage.records import refuse_deep
 from ..texts import well_formed
 
 _encode = msgspec.msgpack.Encoder().encode
 _as_json = msgspec.json.Encoder(order="deterministic").encode
 _MANY = 1 << 48
 """More blocks than any answer has, and more tokens."""
+_MARGIN = 300
+"""More than for a record: a block of the message lies deeper than its chunk."""
 _KINDS: tuple[type[Any], ...] = Chunk.__args__
 _DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS}
 
@@ -38,7 +41,9 @@ def sound(chunk: Chunk) -> Chunk:
     if decoder is None:
         raise _bad(chunk, f"it is of type {type(chunk).__name__}")
     try:
-        _as_json(decoder.decode(_encode(chunk)))
+        raw = _encode(chunk)
+        _as_json(decoder.decode(raw))
+        refuse_deep(raw, decoder.decode, margin=_MARGIN)
         _refuse_huge(chunk)
     except UnicodeEncodeError:
         return _repaired(chunk)

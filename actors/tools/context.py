@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol
 import trio
 
 from ...storage.events.base import Route
+from ...storage.errors import UsageError
 from ...storage.messages import Block, Message
 from .process import Completed, run_process
 
@@ -166,7 +167,10 @@ class ToolContext(Generic[Deps]):
 
 
 def _id_of(to: Any) -> str:
-    return to if isinstance(to, str) else str(to.id)
+    id = to if isinstance(to, str) else getattr(to, "id", None)
+    if not isinstance(id, str):
+        raise UsageError(f"{to!r} is no agent; give an id, or an AgentRef")
+    return id
 
 
 def _in_trio(function: Callable[..., None], *arguments: Any) -> None:

@@ -51,7 +51,7 @@ def to_content(value: Any, *, tool: str = "the tool") -> ResultContent:
         ToolError: INVALID_OUTPUT, if it cannot be encoded or is larger than `CEILING`.
     """
     if isinstance(value, str):
-        blocks: Sequence[Any] = (TextBlock(value),)
+        blocks: Sequence[Any] = (TextBlock("".join((value,))),)  # of a subclass: the plain text it holds
     elif isinstance(value, ResultBlock):
         blocks = (value,)
     elif isinstance(value, list | tuple) and any(isinstance(item, ResultBlock) for item in cast("list[Any]", value)):

@@ -39,8 +39,10 @@ def check_agent(agent: str) -> bytes:
     """The id as UTF-8. It is never normalised: two ids that differ in any character are two agents.
 
     Raises:
-        UsageError: it is empty, too long, or no valid Unicode.
+        UsageError: it is no text, empty, too long, or no valid Unicode.
     """
+    if not isinstance(agent, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"an agent id is a text, not {agent!r}")
     try:
         name = agent.encode()
     except UnicodeEncodeError:
