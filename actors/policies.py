@@ -1,8 +1,8 @@
 """Policies: which plugins act on an agent, and when they start and stop.
 
 An agent has the system's plugins around its own; one that names none has the default ones. A plugin that is `inherited` (a budget
-of a tree) also acts on every agent below the one that carries it, outermost of their own. Each plugin is started once, before the
-first agent that has it does anything, and stopped once, after the last turn.
+of a tree) also acts on every agent below the one that carries it, outermost of their own; one that is `innermost` stands inside
+all others. Each plugin is started once, before the first agent that has it does anything, and stopped once, after the last turn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Policies:
         """The seams of an agent below these, compiled once for all that are alike."""
         own = self.of(agent)
         inherited = [p for _, above in reversed(ancestors) for p in self.of(above) if p.inherited and p not in own]
-        plugins = tuple(dict.fromkeys((*self._outer, *inherited, *own)))
+        listed = dict.fromkeys((*self._outer, *inherited, *own))
+        plugins = tuple(sorted(listed, key=lambda plugin: plugin.innermost))
         key = tuple(map(id, plugins))
         if key not in self._chains:
             self._chains[key] = Chains(plugins)

@@ -15,17 +15,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import trio
 
 from ..mailbox.items import Item
-from ..storage.errors import AskTimeout, UsageError
+from ..storage.errors import AskTimeout, InputRefused, UsageError
 from ..storage.events import Cause, InboxPut
 from ..storage.messages import Message
 from ..storage.records import Record
 from ..storage.store import Reader
+from .answers import Answer
 from .cancelling import cancel
 from .child_end import end_for_good
 from .content import Content, to_message, to_route
 from .forking import fork
 from .information import info_of
-from .sending import Lane, send
+from .sending import Lane, accept, send
 from .sizes import accepted
 from .streams import Deltas, Follow
 from .values import AgentInfo, Outcome, Receipt, Status
@@ -226,10 +227,18 @@ class AgentRef(Generic[Out]):
             return True
 
     async def replace(self, message_id: str, content: Content, *, new_id: str | None = None) -> Receipt | Literal[False]:
-        """Put another message in the place of a pending one, under an id of its own; False if that is too late."""
+        """Put another message in the place of a pending one, under an id of its own; False if that is too late.
+
+        Raises:
+            InputRefused: a plugin or a limit refused it, as it would have on its own.
+        """
         actor = await self._runtime.registry.actor(self.id)
         with actor.held():
-            message, blobs = accepted(to_message(content, id=new_id), actor.agent.limits, agent=self.id)
+            taken = await accept(actor, to_message(content, id=new_id))
+            if isinstance(taken, Answer):
+                text = f"a control command takes no place in the inbox of {self.id!r}: send it on its own"
+                raise InputRefused(text, agent=self.id)
+            message, blobs = accepted(taken, actor.agent.limits, agent=self.id)
             events = actor.inbox.replace(message_id, InboxPut(message=message, lane="next-turn"))
             if events is None:
                 await trio.lowlevel.checkpoint()

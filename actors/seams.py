@@ -203,6 +203,8 @@ class Plugin:
 
     inherited: bool = False
     """Whether it also acts on the children of the agents that carry it, and on theirs."""
+    innermost: bool = False
+    """Whether it stands inside all others, wherever it is listed: for one that looks at what really leaves."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -36,7 +36,7 @@ async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> tu
     """
     actor = await runtime.registry.actor(to)
     with actor.held():
-        taken = await _accept(actor, put.message)
+        taken = await accept(actor, put.message)
         if isinstance(taken, Answer):
             return await _answer(actor, put.message, taken), False
         message, blobs = accepted(taken, actor.agent.limits, agent=to)
@@ -57,7 +57,12 @@ async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> tu
         return Receipt(message.id, seq), new
 
 
-async def _accept(actor: Actor, message: Message) -> Message | Answer:
+async def accept(actor: Actor, message: Message) -> Message | Answer:
+    """What plugins make of a message from outside.
+
+    Raises:
+        InputRefused: one of them refused it, or failed.
+    """
     if not actor.chains.has("accept"):
         return message
 
@@ -86,4 +91,4 @@ async def _answer(actor: Actor, message: Message, answer: Answer) -> Receipt:
     return Receipt(message.id, seq)
 
 
-__all__ = ["Lane", "send"]
+__all__ = ["Lane", "accept", "send"]

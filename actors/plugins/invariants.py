@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
+from ...storage.digest import header_line
 from ...storage.errors import UsageError
 from ...storage.events import RequestSent, StepStart
 from ...storage.folds import Headers, Surface
-from ...storage.messages import Chunk, Request
+from ...storage.messages import Chunk, Header, Request
 from ...storage.store import NO_CHUNKS
 from ..content import without_images
 from ..seams import Plugin, SeamContext
@@ -25,7 +26,10 @@ class InvariantBroken(UsageError):
 
 
 class Invariants(Plugin):
-    """Compare each request with its own derivation from the log, at dispatch."""
+    """Compare each request with its own derivation from the log, at dispatch: inside all other plugins, so that it sees what
+    they made of it."""
+
+    innermost = True
 
     async def stream(
         self, ctx: SeamContext, request: Request, next: Callable[[Request], AsyncIterator[Chunk]], /
@@ -37,22 +41,29 @@ class Invariants(Plugin):
             yield chunk
 
     async def _check(self, ctx: SeamContext, request: Request) -> None:
-        surface, headers, step, sent = Surface(), Headers(), False, None
+        surface, headers, step, sent = Surface(), Headers(), None, None
         async for record in ctx.agent.read(types=NO_CHUNKS):
             if isinstance(record.event, RequestSent):
                 sent = record.event
-            step = step or (isinstance(record.event, StepStart) and record.event.turn == request.turn)
+            elif isinstance(record.event, StepStart):
+                step = record.event
             headers.apply(record.seq, record.time, record.event)
             surface.apply(record.seq, record.time, record.event)
-        derived, sees = list(surface.messages()), list(request.messages)
-        header = headers.current
-        self._demand(ctx, request, sent is not None and sent.turn == request.turn, "its request/sent is not in the log")
-        self._demand(ctx, request, step, "its step/start is not in the log")
-        self._demand(ctx, request, header is not None, "no request/header is in the log")
-        assert header is not None, "demanded above"
+        place = (request.turn, request.step)
+        self._demand(ctx, request, step is not None and (step.turn, step.step) == place, "its step/start is not in the log")
+        mark = sent is not None and (sent.turn, sent.step, sent.attempt) == (*place, request.attempt)
+        self._demand(ctx, request, mark and request.agent == ctx.id, "its request/sent is not in the log")
+        self._demand(ctx, request, headers.current is not None, "no request/header is in the log")
+        assert sent is not None and headers.current is not None, "demanded above"
+        self._compare(ctx, request, headers.current, surface)
+        same = surface.digest(header_line(headers.current)) == sent.digest
+        self._demand(ctx, request, same, "the digest in its request/sent is that of another")
+
+    def _compare(self, ctx: SeamContext, request: Request, header: Header, surface: Surface) -> None:
         for field in ("provider", "model", "settings", "system", "tools", "output"):
             same = getattr(header, field) == getattr(request, field)
             self._demand(ctx, request, same, f"its {field} is not that of the header in force")
+        derived, sees = list(surface.messages()), list(request.messages)
         same = sees == derived or sees == without_images(derived)
         self._demand(ctx, request, same, "its messages are not those of the log")
 

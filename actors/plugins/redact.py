@@ -1,7 +1,8 @@
 """Redact: what must not be kept is taken out before anything is kept.
 
-At `accept`, before a message is logged: so it is neither on disk nor in front of a model. What a model writes by itself, or a
-tool returns, is not looked at here; those who need that write a plugin with `stream` and `tool_after`.
+At `accept`, before a message is logged: so it is neither on disk nor in front of a model. That is every send from outside, also
+one that replaces another. What a model writes by itself, a tool returns, or `spawn(history=)` brings along is not looked at here;
+those who need that write a plugin with `stream` and `tool_after`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ class Redact(Plugin):
             self._patterns = tuple(re.compile(pattern) for pattern in patterns)
         except re.error as error:
             raise UsageError(f"Redact: the pattern {error.pattern!r} is no regular expression: {error}") from error
+        for pattern in self._patterns:
+            if not isinstance(pattern.pattern, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise UsageError(f"Redact: the pattern {pattern.pattern!r} is for bytes; messages are texts")
         self._by = by
 
     def __repr__(self) -> str:
