@@ -161,6 +161,7 @@ class Actor:
         if self.status != "idle" or self.runtime.closing:
             return
         if not self.take_up and not self.inbox.due(self.runtime.now_ms()):
+            self.runtime.schedule.note(self)
             return
         self._become("running")
         self.expectation = self.runtime.writer.expect()
@@ -178,6 +179,7 @@ class Actor:
             self.fail()
             return
         self.at_barrier()
+        self.runtime.schedule.note(self)
         self.idle_since = self.runtime.clock()
         self._become("idle")
         self.idle_lot.unpark_all()

@@ -16,6 +16,8 @@ from ..storage.events import (
     Completed,
     EndReason,
     InboxDrop,
+    TimerCancelled,
+    TimerFired,
     TurnCancel,
     TurnEnd,
     TurnStart,
@@ -29,9 +31,8 @@ from .values import Outcome
 if TYPE_CHECKING:
     from .turn import Turn
 
-_TYPES = frozenset(
-    {"turn/start", "turn/end", "inbox/claim", "step/start", "assistant/message", "command/result", "inbox/drop", "turn/cancel"}
-)
+_TURNS = {"turn/start", "turn/end", "step/start", "assistant/message", "command/result"}
+_TYPES = frozenset(_TURNS | {"inbox/claim", "inbox/drop", "turn/cancel", "timer/fired", "timer/cancelled"})
 _TYPED = _TYPES | {"tool/call", "tool/result"}
 """What is read of an agent with an output, whose value may be the arguments of a call."""
 
@@ -70,6 +71,8 @@ class _Reading:
         self.at = Position()
         """Of the fold what an outcome needs; it is fed with those records alone."""
         self.text = ""
+        self.fired: set[str] = set()
+        """Timers that have put their message; what becomes of the timer changes nothing for that."""
 
     def feed(self, seq: int, time: int, event: Any) -> None:
         self.at.apply(seq, time, event)
@@ -80,6 +83,8 @@ class _Reading:
                 self.text = message.text or self.text
             case CommandResult(text=text) if not self.at.step:
                 self.text = text
+            case TimerFired(id=id):
+                self.fired.add(id)
             case _:
                 pass
 
@@ -106,6 +111,9 @@ async def find_outcome(
         if isinstance(event, InboxDrop | TurnCancel):
             if message_id in event.ids:
                 raise dropped(agent, str(message_id), event.why if isinstance(event, InboxDrop) else "cancelled")
+        elif isinstance(event, TimerCancelled):
+            if event.id == message_id and event.id not in reading.fired:
+                raise dropped(agent, event.id, "withdrawn")
         elif isinstance(event, TurnEnd):
             if event.turn == turn or (message_id is not None and message_id in reading.at.claimed):
                 outcome: Outcome[Any] = Outcome(

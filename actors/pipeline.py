@@ -253,7 +253,9 @@ async def _around(slot: Slot) -> CallResult:
             return await run_delegation(slot)
         if call.arguments != slot.arguments:  # a plugin handed on other arguments
             slot.args = slot.tool.decode(call.arguments)
-        output = slot.tool.encode(await slot.tool.run(tool_context(slot), slot.args))
+        call_context = tool_context(slot)
+        call_context.enter()
+        output = slot.tool.encode(await slot.tool.run(call_context, slot.args))
         context = context_messages(output.context, call_id=slot.call.id, effect_key=slot.key)
         content, blobs = limit_output(output.content, slot.turn.agent.limits.output_bytes)
         slot.blobs.update(blobs)

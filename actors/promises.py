@@ -92,6 +92,11 @@ class Promises:
             for promise in promises:
                 promise.break_(error)
 
+    def break_one(self, message_id: str, error: CallboardError) -> None:
+        """Nothing will take this message."""
+        for promise in self._by_id.pop(message_id, ()):
+            promise.break_(error)
+
     def settle(self) -> None:
         """Break the promises of messages that were dropped or parked. Called after each commit that may have done so."""
         for message_id in list(self._by_id):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
@@ -29,7 +30,9 @@ from .information import info_of
 from .sending import Lane, accept, send
 from .sizes import accepted
 from .streams import Deltas, Follow
-from .values import AgentInfo, Outcome, Receipt, Status
+from .texts import well_formed
+from .timers import cancel_timer, remind, timers_of
+from .values import AgentInfo, Outcome, Receipt, Status, Timer
 from .waiting import await_outcome, await_turn, send_and_wait, wait_edge
 
 if TYPE_CHECKING:
@@ -96,6 +99,8 @@ class AgentRef(Generic[Out]):
             InputDropped, InputParked: no turn will take the message.
             InboxFull, InputRefused: it did not get in.
         """
+        if on_cancel not in ("detach", "cancel"):  # pyright: ignore[reportUnnecessaryContains]
+            raise UsageError(f"on_cancel={on_cancel!r}: write 'detach' (the turn goes on) or 'cancel'")
         put = _put(content, "next-turn", wake=True, message_id=message_id, route=route, sender=sender)
         with self._edge("ask"):
             try:
@@ -180,8 +185,10 @@ class AgentRef(Generic[Out]):
 
         Returns when the fact is on disk; `wait_idle` waits for the end.
         """
+        if cause not in ("user", "hook") or not (text is None or isinstance(text, str)):  # pyright: ignore[reportUnnecessaryIsInstance, reportUnnecessaryContains]
+            raise UsageError(f"cancel({cause!r}, text={text!r}): the cause is 'user' or 'hook', the text a text or None")
         actor = await self._runtime.registry.actor(self.id)
-        await cancel(actor, Cause(cause, text), keep_inbox=keep_inbox)
+        await cancel(actor, Cause(cause, None if text is None else well_formed(text)), keep_inbox=keep_inbox)
 
     async def wait_idle(self) -> None:
         """Return when nothing runs."""
@@ -248,11 +255,41 @@ class AgentRef(Generic[Out]):
             actor.promises.settle()
             return Receipt(message.id, seq)
 
+    # -- reminders
+
+    async def remind(
+        self,
+        content: Content,
+        *,
+        after_s: float | None = None,
+        at: datetime | None = None,
+        every_s: float | None = None,
+        id: str | None = None,
+        route: Mapping[str, Any] | None = None,
+    ) -> Timer:
+        """Let the agent have this message later, in a turn of its own: after so many seconds or at a time, once or, with
+        `every_s`, again and again. Durable on return; what was due while nobody ran comes once, late.
+
+        The same `id` again is the same reminder. It is also the id of the message, so `outcome(timer.id)` waits for it.
+
+        Raises:
+            UsageError: the times make no sense, or a message has the id already.
+        """
+        return await remind(self._runtime, self.id, content, after_s=after_s, at=at, every_s=every_s, id=id, route=route)
+
+    async def timers(self) -> tuple[Timer, ...]:
+        """The reminders that are set, by when they are due."""
+        return await timers_of(self._runtime, self.id)
+
+    async def cancel_timer(self, id: str) -> bool:
+        """Take a reminder back; False if it has fired, or nobody knows it."""
+        return await cancel_timer(self._runtime, self.id, id)
+
     # -- reading
 
     def follow(self, after: int | None = -1, types: Collection[str] | None = None) -> Follow:
         """Committed records after `after`, now and as they come; None: from now on. It stays open at the end."""
-        return Follow(LogSource(self._runtime, self.id), after=after, types=types)
+        return Follow(self.source(), after=after, types=types)
 
     def read(self, after: int = -1, upto: int | None = None, types: Collection[str] | None = None) -> Reader:
         """Committed records after `after` up to `upto`; stops at the end."""
@@ -260,7 +297,11 @@ class AgentRef(Generic[Out]):
 
     def deltas(self, after: int | None = -1) -> Deltas:
         """What the agent shows while it works: text, reasoning, tools, discards, ends."""
-        return Deltas(LogSource(self._runtime, self.id), after=after)
+        return Deltas(self.source(), after=after)
+
+    def source(self) -> LogSource:
+        """What `follow` reads from, for those who follow in a way of their own: a service shares pages among its followers."""
+        return LogSource(self._runtime, self.id)
 
     async def messages(self) -> Sequence[Message]:
         """What the model would see now."""
@@ -299,6 +340,10 @@ class LogSource:
     def last(self) -> int:
         """The last committed seq."""
         return self._runtime.registry.last(self._id)
+
+    def epoch(self) -> int:
+        """The owner epoch under which the log is open, -1 if it is not: another agent with this id has another."""
+        return self._runtime.registry.epoch(self._id)
 
     async def read_page(self, after: int, types: Collection[str] | None) -> tuple[Sequence[Record], int]:
         """Up to a page of records, and how far was looked."""

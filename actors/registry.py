@@ -70,6 +70,13 @@ class Registry:
             return actor.log.committed
         return passive.last if passive is not None else -1
 
+    def epoch(self, id: str) -> int:
+        """The owner epoch of the agent's log in this process; -1 if it has not been opened."""
+        actor, passive = self._open.get(id), self._passive.get(id)
+        if actor is not None:
+            return actor.log.epoch
+        return passive.epoch if passive is not None else -1
+
     async def actor(self, id: str) -> Actor:
         """The agent, opened if need be. Between return and the caller's next checkpoint nobody drops it: hold it by then.
 
@@ -180,6 +187,7 @@ class Registry:
         above = await self._ancestors(head)
         actor = self._enter(Actor(runtime, agent, log, fresh_epoch=fresh, ancestors=above))
         actor.take_up = state.position.open
+        runtime.schedule.note(actor)
         if not state.forked_idle:
             actor.wake()
         return actor
@@ -257,6 +265,12 @@ class Registry:
         return True
 
 
+def _checked(labels: Any) -> dict[str, str] | None:
+    if labels is not None and not isinstance(labels, Mapping):
+        raise UsageError(f"labels={labels!r} is no mapping; write labels={{'user': 'ann'}}")
+    return dict(cast("Mapping[str, str]", labels)) if labels else None
+
+
 class Definitions:
     """What agents are, by name; `formerly` names count too."""
 
@@ -265,12 +279,6 @@ class Definitions:
         self._by_name: dict[str, Agent[Any, Any]] = {}
         self.changed = trio.lowlevel.ParkingLot()
         """Where those wait who need a definition that is missing."""
-def _checked(labels: Any) -> dict[str, str] | None:
-    if labels is not None and not isinstance(labels, Mapping):
-        raise UsageError(f"labels={labels!r} is no mapping; write labels={{'user': 'ann'}}")
-    return dict(cast("Mapping[str, str]", labels)) if labels else None
-
-
 
     def __iter__(self) -> Iterator[Agent[Any, Any]]:
         return iter({id(agent): agent for agent in self._by_name.values()}.values())

@@ -31,6 +31,7 @@ from .policies import Policies
 from .ref import AgentRef
 from .registry import Definitions, Registry
 from .report import Report
+from .schedule import Schedule
 from .seams import Plugin
 from .tools.bodies import Strays
 from .tools.context import LoopRunner
@@ -71,6 +72,7 @@ class Runtime:
         self.mail = Mail(self)
         self.children = Children(self)
         self.graph = WaitGraph()
+        self.schedule = Schedule(self)
         self.strays = Strays()
         self.turn_over = trio.lowlevel.ParkingLot()
         """Where the exit of a cancelled turn waits for those below it."""
@@ -175,9 +177,11 @@ class Runtime:
     async def _start(self) -> None:
         await self.start_plugins(*self.definitions)
         await self._recover()
+        await self.schedule.start()
         self.starting = False
         self.turn_over.unpark_all()  # suspects look whether anybody is before them
         self.bodies_nursery.start_soon(self._janitor)
+        self.bodies_nursery.start_soon(self.schedule.run)
         self.bodies_nursery.start_soon(self._notice_cancel)
 
     async def _recover(self) -> None:
@@ -200,14 +204,14 @@ class Runtime:
             except CallboardError as error:
                 self.report.failed[id] = error
                 return
-            (self.report.resumed if actor.take_up or actor.position.open else self.report.woken).append(id)
-
-    @trio.lowlevel.enable_ki_protection
-    async def _notice_cancel(self) -> None:
             except Exception as error:  # whatever it is: one agent keeps nobody from opening the others
                 _log.exception("agent %r could not be taken up", id)
                 self.report.failed[id] = CallboardError(f"agent {id!r} could not be taken up: {described(error)}", agent=id)
                 return
+            (self.report.resumed if actor.take_up or actor.position.open else self.report.woken).append(id)
+
+    @trio.lowlevel.enable_ki_protection
+    async def _notice_cancel(self) -> None:
         """When the scope around the system is cancelled, nothing new begins, and what runs is left for the next start.
 
         All tasks hear of it in the same pass of the scheduler; one pass later `closing` tells which kind of cancel it was.

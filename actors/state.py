@@ -152,6 +152,13 @@ class AgentState:
             fold.fork()
         self.forked_idle = True
 
+    def next_due(self, now: int) -> int | None:
+        """When the clock next has something for the agent: a timer, or input whose time comes after `now` (both Unix ms)."""
+        timer, waiting = self.timers.next_due, self.inbox.next_wake(now)
+        if timer is None or waiting is None:
+            return waiting if timer is None else timer
+        return min(timer, waiting)
+
     # -- for the store
 
     def summary(self) -> Summary:
@@ -164,9 +171,9 @@ class AgentState:
             identity.depth,
             at.turn,
             at.open and not self.forked_idle,
-            self.inbox.due(None),
+            self.inbox.due(0),
             len(self.outbox),
-            self.timers.next_due,
+            self.next_due(0),
             self.usage.own,
             ("approval",) if self.approvals.open else (),
         )

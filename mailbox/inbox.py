@@ -165,6 +165,8 @@ class Inbox:
 
     def next_wake(self, now: int) -> int | None:
         """The earliest `not_before` still to come of a waking item that is not parked."""
+        if not self._timed:
+            return None
         waiting = (self._by_id[id] for id in self._timed if id not in self.reserved)
         return min((_time(item) for item in waiting if item.wake and _time(item) > now and not self._parked(item)), default=None)
 

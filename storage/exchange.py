@@ -20,7 +20,7 @@ from .codec import columns
 from .engines.checks import check_agent
 from .engines.lmdb import LmdbStore
 from .errors import StoreError, StoreFormat, UsageError
-from .events import CommandRun, InboxPut, LogCreated, LogForked
+from .events import CommandRun, InboxPut, LogCreated, LogForked, TimerSet
 from .index import IndexFold
 from .records import Record, from_json, to_json
 from .store import Batch, Delete, Store
@@ -107,7 +107,7 @@ async def _commit(store: Store, agent: str, epoch: int, follows: int, records: l
             ids.clear()  # a fork inherits no ids
         elif isinstance(event, InboxPut):
             ids[event.message.id] = record.seq
-        elif isinstance(event, CommandRun):
+        elif isinstance(event, CommandRun | TimerSet):
             ids.setdefault(event.id, record.seq)
     for error in await store.commit([[Batch(agent, epoch, follows, columns(records), index.summary(), ids)]]):
         if error is not None:

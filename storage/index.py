@@ -37,6 +37,7 @@ class IndexFold:
         self._turn, self._open = 0, False
         self._outbox, self._timers, self._usage = Outbox(), Timers(), UsageFold()
         self._waking: dict[str, bool] = {}
+        self._later: dict[str, int] = {}
         self._parked = False
         self._questions: set[str] = set()
 
@@ -59,6 +60,7 @@ class IndexFold:
             self._name, self._labels = event.name, event.labels if event.labels is not None else self._labels
             self._parent, self._depth, self._open = None, 0, False
             self._waking.clear()
+            self._later.clear()
             self._questions.clear()
 
     def _turns(self, event: Event) -> None:
@@ -77,16 +79,29 @@ class IndexFold:
         if isinstance(event, InboxPut) and event.wake:
             self._waking[event.message.id] = event.sender is not None
             self._parked = False
+            if event.not_before is not None:
+                self._later[event.message.id] = event.not_before
         elif isinstance(event, InboxClaim | InboxDrop | TurnCancel):
             for message_id in event.ids:
                 self._waking.pop(message_id, None)
+                self._later.pop(message_id, None)
         if isinstance(event, TurnCancel) or (isinstance(event, TurnEnd) and event.park):
             self._parked = True
 
     @property
     def _due(self) -> bool:
+        return any(message_id not in self._later for message_id in self._runnable)
+
+    @property
+    def _runnable(self) -> list[str]:
         # Only what people sent is ever parked.
-        return any(self._waking.values()) if self._parked else bool(self._waking)
+        return [message_id for message_id, from_agent in self._waking.items() if from_agent or not self._parked]
+
+    @property
+    def _next(self) -> int | None:
+        later = [self._later[message_id] for message_id in self._runnable if message_id in self._later]
+        timer = self._timers.next_due
+        return min(later if timer is None else [timer, *later], default=None)
 
     def summary(self) -> Summary:
         """What the index should know."""
@@ -99,7 +114,7 @@ class IndexFold:
             self._open,
             self._due,
             len(self._outbox),
-            self._timers.next_due,
+            self._next,
             self._usage.own,
             ("approval",) if self._questions else (),
         )

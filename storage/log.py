@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import trio
 
 from .errors import AgentDeleted, CallboardError, CommitFailed, StoreError
-from .events import CommandRun, Event, InboxPut
+from .events import CommandRun, Event, InboxPut, TimerSet
 from .messages import Chunk
 from .records import Record, sound
 from .runs import ChunkRun
@@ -172,7 +172,7 @@ class Log(Generic[S]):
             self._tail.append(Record(self.last, time, event, raw))
             if isinstance(event, InboxPut):
                 self._ids[event.message.id] = self.last
-            elif isinstance(event, CommandRun):
+            elif isinstance(event, CommandRun | TimerSet):
                 self._ids.setdefault(event.id, self.last)
             self.state.apply(self.last, time, event)
         if blobs:
@@ -202,7 +202,7 @@ class Log(Generic[S]):
         other._joined.add(self)
 
     def tail_id(self, message_id: str) -> int | None:
-        """The seq of a message's put that is not yet on disk."""
+        """The seq of a message's put (or of the timer that will put it) that is not yet on disk."""
         return self._ids.get(message_id)
 
     async def commit(self) -> None:

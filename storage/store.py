@@ -20,7 +20,7 @@ from .records import Record
 from .runs import ChunkRun
 
 Flag = Literal["attention", "timer"]
-"""`attention`: has an open turn, due input or unsent replies. `timer`: has a timer set."""
+"""`attention`: has an open turn, due input or unsent replies. `timer`: has a timer set, or input that waits for its time."""
 
 
 class Summary(Struct, frozen=True, omit_defaults=True):
@@ -39,7 +39,7 @@ class Summary(Struct, frozen=True, omit_defaults=True):
     outbox: int = 0
     """Replies not yet delivered."""
     timer: int | None = None
-    """When the next timer is due, Unix ms."""
+    """When the next timer, or input that must wait for its time, is due; Unix ms."""
     usage: Usage = NO_USAGE
     """Its own, without that of its children, which the index has too: so a sum counts nothing twice."""
     waits: tuple[str, ...] = ()
@@ -181,7 +181,8 @@ class Store(Protocol):
         ...
 
     async def find(self, agent: str, message_id: str) -> int | None:
-        """The seq of the `inbox/put` or `command/run` with this id, in the agent's own part of its log."""
+        """The seq of the `inbox/put` or `command/run` with this id, in the agent's own part of its log; of a message that a
+        timer will put, that of the `timer/set`."""
         ...
 
     async def agents(

@@ -87,17 +87,17 @@ P05 = sorted(re.findall(r"^async def (test_\w+)", (EXAMPLES / "p05_tests.py").re
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", P05)
-async def test_p05_tests(name: str) -> None:
+def test_p05_tests(name: str) -> None:
     try:
-        await getattr(importlib.import_module("p05_tests"), name)()
+        run_test(getattr(importlib.import_module("p05_tests"), name))
     finally:
         for module in ("p05_tests", "myapp"):
             sys.modules.pop(module, None)
 
 
-def test_every_example_is_run_here() -> None:
-    here = Path(__file__).read_text(encoding="utf-8")
-    forgotten = [p.name for p in EXAMPLES.glob("p*.py") if p.stem not in here]
+def test_every_example_is_run() -> None:
+    tests = "".join(p.read_text(encoding="utf-8") for p in Path(__file__).parent.rglob("test_*.py"))
+    forgotten = [p.name for p in EXAMPLES.glob("p*.py") if p.stem not in tests]
     assert not forgotten
 
 

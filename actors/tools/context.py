@@ -7,14 +7,15 @@ number, the same when the body runs again after a crash: what was sent twice is 
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import trio
 
-from ...storage.events.base import Route
 from ...storage.errors import UsageError
+from ...storage.events.base import Route
 from ...storage.messages import Block, Message
 from .process import Completed, run_process
 
@@ -31,6 +32,15 @@ else:
 Content = str | Sequence[Block] | Message
 LoopRunner = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 """Runs a coroutine function on the asyncio loop that opened the system, and gives its result."""
+
+
+_effects: contextvars.ContextVar[Callable[[], str] | None] = contextvars.ContextVar("callboard.effects", default=None)
+
+
+def next_effect() -> str | None:
+    """An id for what the running call is about to do, the same when its body runs again; None outside of any body."""
+    made = _effects.get()
+    return None if made is None else made()
 
 
 class ToolPort(Protocol):
@@ -116,6 +126,10 @@ class ToolContext(Generic[Deps]):
 
     def __repr__(self) -> str:
         return f"<ToolContext {self.effect_key}>"
+
+    def enter(self) -> None:
+        """From here on, ids that handles make in this task (`ctx.agent.remind`) are those of this call."""
+        _effects.set(self._next_id)
 
     @property
     def now(self) -> datetime:

@@ -1,11 +1,12 @@
-"""How to test an application: a tool alone, an agent with a scripted model, and a kill after every commit."""
+"""How to test an application: a tool alone, an agent with a scripted model, a reminder, and a kill after every commit."""
 
 from __future__ import annotations
 
 from myapp import lookup, planner
+from trio.testing import MockClock
 
 from callboard import System
-from callboard.actors.testing import Reply, ScriptedModel, every_crash, tool_context
+from callboard.actors.testing import Reply, ScriptedModel, every_crash, tool_context, trio_wall
 from callboard.storage import Request, Store, verify
 
 
@@ -42,6 +43,16 @@ async def test_asks_the_model_once_with_the_result() -> None:
         assert [r.type async for r in ref.read()][-2:] == ["step/end", "turn/end"]
         model.assert_used_up()
         assert (await verify(system.store)).ok
+
+
+async def test_reminder(autojump_clock: MockClock) -> None:
+    """Under pytest-trio's clock an hour takes no time; reminders go by the wall clock, which is tied to it."""
+    model = ScriptedModel([Reply.text("ok"), Reply.text("tea!")])
+    wall = trio_wall("2026-12-01T08:00Z")
+    async with System.open(":memory:", agents=[planner], models={"*": model}, deps=FakeWeather(), now=wall) as system:
+        ref = await system.spawn(planner, id="t")
+        await ref.remind("tea", after_s=3600)
+        assert (await ref.outcome(turn=1)).text == "ok"
 
 
 async def test_survives_a_kill_after_every_commit() -> None:

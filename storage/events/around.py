@@ -107,10 +107,12 @@ class TimerSet(Event, frozen=True, kw_only=True, tag="timer/set"):
 
 
 class TimerFired(Event, frozen=True, kw_only=True, tag="timer/fired"):
-    """The reminder's message was put, in the same append; `late`: it was due while nobody ran."""
+    """The reminder's message was put, in the same append; `late`: it was due while nobody ran. `again`: when a repeating one is
+    due next, Unix ms (the record's own time is no clock: it never goes back)."""
 
     id: str
     late: bool = False
+    again: int | None = None
 
 
 class TimerCancelled(Event, frozen=True, kw_only=True, tag="timer/cancelled"):

@@ -1,7 +1,7 @@
 """Durable reminders: which are set, and when the next one is due.
 
-A repeating timer that fires late skips what it missed: its next time is the first of its series after the record that says
-it fired, so that a process that was down for a week is not flooded.
+A repeating timer that fires late skips what it missed: its next time is the first of its series after the moment at which it
+fired, so that a process that was down for a week is not flooded.
 """
 
 from __future__ import annotations
@@ -62,20 +62,22 @@ class Timers:
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record."""
         if isinstance(event, TimerSet):
-            self._timers[event.id] = Timer(event.id, event.due, event.message, event.every, event.route)
+            known = self._timers.get(event.id)
+            fired = known.fired if known is not None else 0
+            self._timers[event.id] = Timer(event.id, event.due, event.message, event.every, event.route, fired)
         elif isinstance(event, TimerFired):
-            self._fire(time, event.id)
+            self._fire(time, event)
         elif isinstance(event, TimerCancelled):
             self._timers.pop(event.id, None)
         elif isinstance(event, LogForked):
             self.fork()
         self._look()
 
-    def _fire(self, time: int, id: str) -> None:
-        timer = self._timers.pop(id, None)
-        again = None if timer is None else next_time(timer, time)
+    def _fire(self, time: int, event: TimerFired) -> None:
+        timer = self._timers.pop(event.id, None)
+        again = None if timer is None else next_time(timer, time) if event.again is None else event.again
         if timer is not None and again is not None:
-            self._timers[id] = msgspec.structs.replace(timer, due=again, fired=timer.fired + 1)
+            self._timers[event.id] = msgspec.structs.replace(timer, due=again, fired=timer.fired + 1)
 
     def _look(self) -> None:
         self.next_due = min((timer.due for timer in self._timers.values()), default=None)
