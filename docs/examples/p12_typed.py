@@ -1,4 +1,4 @@
-"""Types all the way: dependencies that are checked at open, results and answers that are structs, errors written for the model."""
+"""Types all the way: dependencies checked at open, results and answers that are structs, errors written for the model."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Position(Struct):
     max_tokens: bool = False
     """Whether any step of the turn ran into the output cap."""
     text: str = ""
-    """The turn's last visible answer that is not empty."""
+    """The turn's last visible answer that is not empty, also one that was cut."""
     answer_seq: int = -1
     usage: Usage = NO_USAGE
     command: str | None = None
@@ -231,13 +231,13 @@ def _answer(at: Position, seq: int, time: int, event: AssistantMessage) -> None:
     at.request, at.resumes = None, 0
     if event.usage is not None:
         at.usage = at.usage + event.usage
+    at.text = event.message.text or at.text
     if event.interrupted:
         return
     at.answered, at.finish, at.answer_seq = True, event.finish, seq
     at.max_tokens = at.max_tokens or event.finish == "max-tokens"
     at.calls = [CallState(b.id, b.name, b.arguments) for b in event.message.content if type(b) is ToolCallBlock]
     at.said = event.message.text
-    at.text = at.said or at.text
     at.unsaid = (not at.calls and event.message.text) or at.unsaid
 
 
