@@ -184,11 +184,12 @@ class System:
             actor.promises.break_all(actor.log.failed)
 
     async def agents(
-        self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None
+        self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None, after: str | None = None
     ) -> AsyncIterator[AgentSummary]:
-        """All agents in order of their ids, from the index; `waiting` picks those whose open turn waits for that kind."""
+        """All agents in order of their ids (those behind the id `after`), from the index; `waiting` picks those whose open turn
+        waits for that kind."""
         store, registry = self._runtime.store, self._runtime.registry
-        page = await store.agents(prefix, labels)
+        page = await store.agents(prefix, labels, after=after)
         while page:
             for head in page:
                 actor = registry.peek(head.agent)
@@ -207,6 +208,11 @@ class System:
         """Add or replace a definition: idle agents have it at once, open turns from their next boundary on."""
         self._runtime.definitions.add(agent, replace=True)
         self._runtime.registry.redefine(agent)
+
+    @property
+    def definitions(self) -> Mapping[str, Agent[Any, Any]]:
+        """The definitions it knows now, by name."""
+        return {agent.name: agent for agent in self._runtime.definitions}
 
     # -- people
 

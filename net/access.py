@@ -1,0 +1,172 @@
+"""Who may do what: bearer tokens with scopes and an id prefix, and what holds where there are none.
+
+A token is known here by its digest alone: it is in no message, no log and no repr, and a guess is compared with every digest in
+the same time. Without tokens anybody who reaches the port may do anything; so then only loopback is bound, and a page of another
+site, which a browser on this machine may have open, is refused by its Origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from ..storage.errors import Unauthorized, UsageError
+from .wire.methods import BEARER, Scope
+
+SCOPES: tuple[Scope, ...] = ("read", "send", "admin")
+_TOKEN = re.compile(r"[A-Za-z0-9._~!$'*+^`|#%&-]+")
+"""What a token may be made of: what a header and the name of a subprotocol can both carry."""
+
+Tokens = Mapping[str, Mapping[str, Any]]
+
+
+class Grant(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a token allows: scopes (`admin` holds the others), on agents whose ids begin with `prefix`."""
+
+    scopes: tuple[Scope, ...] = ("read",)
+    prefix: str = ""
+
+    def check_scope(self, scope: Scope, method: str) -> None:
+        """Make sure that the scope is granted.
+
+        Raises:
+            Unauthorized: it is not.
+        """
+        if scope not in self.scopes and "admin" not in self.scopes:
+            raise Unauthorized(f"{method!r} needs the scope {scope!r}, and this token has {', '.join(self.scopes) or 'none'}")
+
+    def check_agent(self, agent: str) -> None:
+        """Make sure that the id is within the prefix; whether such an agent exists is not said.
+
+        Raises:
+            Unauthorized: it is not.
+        """
+        if not agent.startswith(self.prefix):
+            raise Unauthorized(f"this token is for agents whose ids begin with {self.prefix!r}, not for {agent!r}", agent=agent)
+
+    def narrow(self, prefix: str) -> str | None:
+        """The part of `prefix` that is granted; None if there is none."""
+        if prefix.startswith(self.prefix):
+            return prefix
+        return self.prefix if self.prefix.startswith(prefix) else None
+
+
+EVERYTHING = Grant(("read", "send", "admin"))
+"""What everybody may do where there are no tokens."""
+
+
+class Access:
+    """The tokens of a service; None: there are none, and everybody may do everything."""
+
+    def __init__(self, tokens: Tokens | str | os.PathLike[str] | None, *, origins: Sequence[str] = ()) -> None:
+        """Read the tokens: a mapping, or a TOML file of the same shape.
+
+        Raises:
+            UsageError: they cannot be read; the text does not hold them.
+        """
+        if isinstance(tokens, str | os.PathLike):
+            tokens = _read(Path(tokens))
+        self._grants = (
+            None if tokens is None else [(_digest(token), _grant(n, token, tokens[token])) for n, token in enumerate(tokens)]
+        )
+        self._origins = frozenset(origins)
+
+    @property
+    def open(self) -> bool:
+        """Whether anybody may come in."""
+        return self._grants is None
+
+    def check_host(self, host: str) -> None:
+        """Without tokens, only this machine may reach the port.
+
+        Raises:
+            UsageError: others could.
+        """
+        if self.open and not is_loopback(host):
+            text = f"without tokens the service binds loopback only, and {host!r} is not: give tokens=, or host='127.0.0.1'"
+            raise UsageError(text)
+
+    def admit(self, headers: Iterable[tuple[bytes, bytes]], subprotocols: Iterable[str]) -> Grant:
+        """What the one who knocks may do.
+
+        Raises:
+            Unauthorized: nothing: there is no token, a wrong one, or it is a page of another site.
+        """
+        given = {name.lower(): value for name, value in headers}
+        if not self._origin_fits(given.get(b"origin")):
+            raise Unauthorized("pages of this origin may not connect; list it in origins=")
+        if self._grants is None:
+            return EVERYTHING
+        found = self._look_up(_token_in(given.get(b"authorization", b""), subprotocols))
+        if found is None:
+            raise Unauthorized("the token is missing or wrong")
+        return found
+
+    def _origin_fits(self, origin: bytes | None) -> bool:
+        if origin is None:
+            return True
+        text = origin.decode("latin-1")
+        if text in self._origins:
+            return True
+        # With tokens a foreign page has none, unless somebody gave it one.
+        return not self._origins and (not self.open or is_loopback(urlsplit(text).hostname or ""))
+
+    def _look_up(self, token: str) -> Grant | None:
+        digest, found = _digest(token), None
+        for known, grant in self._grants or ():  # all of them, whichever fits: the time says nothing
+            if hmac.compare_digest(known, digest):
+                found = grant
+        return found
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address is this machine and nobody else's."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _token_in(authorization: bytes, subprotocols: Iterable[str]) -> str:
+    scheme, _, token = authorization.decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer":
+        return token.strip()
+    return next((name.removeprefix(BEARER) for name in subprotocols if name.startswith(BEARER)), "")
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _read(path: Path) -> Tokens:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the tokens in {path} cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        # The parser's text may quote the line, and the line may hold a token.
+        raise UsageError(f'{path} is no TOML; it needs a table for each token: ["TOKEN"] and then scopes = ["read"]') from error
+
+
+def _grant(number: int, token: str, granted: object) -> Grant:
+    if not _TOKEN.fullmatch(token):
+        raise UsageError(
+            f"token {number + 1} is empty or has characters that a header cannot carry; use letters, digits, - and _"
+        )
+    try:
+        return msgspec.convert(granted, Grant)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"token {number + 1}: {error}; it has scopes (of {', '.join(SCOPES)}) and perhaps a prefix") from error

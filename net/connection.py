@@ -1,0 +1,267 @@
+"""One connection of the service: a task that always reads, a task for each call, and a task for each stream.
+
+The reader never waits for the work it starts, so a ping that goes unanswered means that the other side is gone and nothing else.
+Sends wait for the other side to read; a stream that waits holds one page and its place in the log, nothing more. What ends a
+connection ends all its tasks; calls that the client wanted cancelled with it are told so first.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import trio
+
+from ..storage.errors import CallboardError, ServiceError
+from .access import Grant
+from .handlers import HANDLERS, Caller, Desk
+from .limits import ServiceLimits
+from .websocket import Closed, Socket
+from .wire import methods as m
+from .wire.frames import Id
+from .wire.server import Call, Malformed, Note, ServerEnd
+
+NORMAL, GOING_AWAY, FAULT = 1000, 1001, 1011
+NO_PROTOCOL, NOT_READING = 4400, 4408
+
+_log = logging.getLogger("callboard.service")
+
+
+class Running(Caller):
+    """A call that waits for its answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scope = trio.CancelScope()
+
+
+class Stream:
+    """A stream under way: how many frames were sent, and how many of them the client has dealt with."""
+
+    def __init__(self, window: int | None) -> None:
+        self.scope = trio.CancelScope()
+        self.sent = self.acknowledged = 0
+        self._window = window
+        self._lot = trio.lowlevel.ParkingLot()
+
+    def acknowledge(self, frames: int) -> None:
+        """The client has dealt with so many, from the first."""
+        self.acknowledged = max(self.acknowledged, min(frames, self.sent))
+        self._lot.unpark_all()
+
+    async def wait_room(self) -> None:
+        """Until another frame may be sent."""
+        while self._window is not None and self.sent - self.acknowledged >= max(self._window, 1):
+            await self._lot.park()
+
+
+class Connection:
+    """The service's side of one connection, after its handshake."""
+
+    def __init__(self, socket: Socket, desk: Desk, limits: ServiceLimits) -> None:
+        self._socket, self._desk, self._limits = socket, desk, limits
+        self._end = ServerEnd(max_message=limits.message_bytes)
+        self._calls: dict[Id, Running] = {}
+        self._streams: dict[int, Stream] = {}
+        self._nursery: trio.Nursery
+
+    @property
+    def grant(self) -> Grant:
+        """What its token allows."""
+        return self._desk.grant
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return len(self._streams)
+
+    async def run(self, version: str) -> None:
+        """Serve until it is closed by either side."""
+        grant = self.grant
+        hello = m.Hello(version, list(grant.scopes), grant.prefix, self._limits.message_bytes)
+        async with trio.open_nursery() as self._nursery:
+            self._nursery.start_soon(self._keep_alive)
+            self._nursery.start_soon(self._watch_slowness)
+            try:
+                await self._socket.send(self._end.hello(hello))
+                await self._read()
+            except Closed:
+                pass
+            finally:
+                for running in self._calls.values():
+                    running.gone = True
+                # Sends are shielded; only a closed socket lets them go.
+                await self.close(NORMAL, "")
+                with trio.CancelScope(shield=True):
+                    await self._socket.cut()
+            self._nursery.cancel_scope.cancel()
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close it; the reader sees that and ends the rest."""
+        await self._socket.close(code, reason, within=self._limits.close_s)
+
+    # -- reading
+
+    async def _read(self) -> None:
+        while True:
+            refused = self._take(self._end.receive(await self._socket.receive()))
+            if refused is not None:
+                await self._socket.send(refused.reply)
+                if refused.close:
+                    await self.close(NO_PROTOCOL, "too many frames in a row that are not of this protocol")
+                    return
+
+    def _take(self, received: Call | Note | Malformed) -> Malformed | None:
+        if isinstance(received, Call):
+            return self._start(received)
+        if isinstance(received, Note):
+            self._notice(received)
+            return None
+        return received
+
+    def _start(self, call: Call) -> Malformed | None:
+        if isinstance(call.params, m.Follow):
+            if len(self._streams) >= self._limits.streams:
+                return self._end.refuse(call.id, f"{len(self._streams)} streams are open on this connection: close one")
+            self._nursery.start_soon(self._run_stream, call)
+            return None
+        if call.id in self._calls:
+            return self._end.refuse(call.id, f"the id {call.id!r} is in use by a call that has no answer yet")
+        if len(self._calls) >= self._limits.calls:
+            return self._end.refuse(call.id, f"{len(self._calls)} calls wait for their answers on this connection: wait for one")
+        running = self._calls[call.id] = Running()
+        self._nursery.start_soon(self._run_call, call, running)
+        return None
+
+    def _notice(self, note: Note) -> None:
+        if isinstance(note.params, m.Ack):
+            stream = self._streams.get(note.params.stream)
+            if stream is not None:
+                stream.acknowledge(note.params.frames)
+        elif isinstance(note.params, m.Forget):
+            running = self._calls.get(note.params.id)
+            if running is not None:
+                running.gone = True
+                running.scope.cancel()
+
+    # -- calls
+
+    async def _run_call(self, call: Call, running: Running) -> None:
+        try:
+            with running.scope:
+                await self._socket.send(await self._reply(call, running))
+        except Closed:
+            pass  # the reader sees it, too
+        finally:
+            self._calls.pop(call.id, None)
+
+    async def _reply(self, call: Call, running: Running) -> str:
+        try:
+            self.grant.check_scope(call.method.scope, call.method.name)
+            value: Any = None
+            if isinstance(call.params, m.OnStream):
+                self._unfollow(call.params.stream)
+            else:
+                value = await HANDLERS[call.method.name](self._desk, call.params, running)
+            return self._end.answer(call.id, value)
+        except Exception as error:  # one call's failure is its own: the connection and the service go on
+            return self._end.fail(call.id, _told(error, call.method.name))
+
+    # -- streams
+
+    async def _run_stream(self, call: Call) -> None:
+        """Answer a `follow`, then send what it asked for, until the stream, its agent or the connection ends."""
+        params: m.Follow = call.params
+        try:
+            opened = await self._open_stream(call, params)
+            if opened is not None:
+                await self._keep_stream(params, *opened)
+        except Closed:
+            pass  # the reader sees it, too
+
+    async def _open_stream(self, call: Call, params: m.Follow) -> tuple[Stream, int] | None:
+        try:
+            self.grant.check_scope(call.method.scope, call.method.name)
+            ref = await self._desk.agent(params.agent)
+            seq = ref.follow(params.after, params.types).seq  # checks the types
+        except Exception as error:  # as for a call
+            await self._socket.send(self._end.fail(call.id, _told(error, call.method.name)))
+            return None
+        self._unfollow(params.stream)  # a number that is in use is taken over
+        stream = self._streams[params.stream] = Stream(params.window)
+        await self._socket.send(self._end.answer(call.id, m.Followed(seq)))
+        return stream, seq
+
+    def _unfollow(self, number: int) -> None:
+        stream = self._streams.pop(number, None)
+        if stream is not None:
+            stream.scope.cancel()
+
+    async def _keep_stream(self, params: m.Follow, stream: Stream, seq: int) -> None:
+        try:
+            with stream.scope:
+                await self._pour(params, stream, seq)
+        except Closed:
+            raise
+        except Exception as error:  # as for a call
+            told = _told(error, "follow") or ServiceError("the service failed at this stream; its own log says why")
+            await self._socket.send(self._end.ended(params.stream, told))
+        finally:
+            if self._streams.get(params.stream) is stream:
+                del self._streams[params.stream]
+
+    async def _pour(self, params: m.Follow, stream: Stream, seq: int) -> None:
+        """Send what is there and what comes, a page a frame; empty pages only to say that the stream has caught up."""
+        types = None if params.types is None else frozenset(params.types)
+        ref = await self._desk.agent(params.agent)
+        source, told = ref.source(), False
+        while True:
+            await stream.wait_room()
+            if not told and source.last() <= seq:
+                await self._send_page(params.stream, stream, seq, seq, "")
+                told = True
+                continue
+            page = await self._desk.feeds.after(ref, source, seq, types)
+            seq = page.upto
+            if page.count:
+                told = source.last() <= seq
+                await self._send_page(params.stream, stream, seq, source.last(), page.records)
+
+    async def _send_page(self, number: int, stream: Stream, upto: int, head: int, records: str) -> None:
+        stream.sent += 1
+        await self._socket.send(self._end.records(number, upto, max(head, upto), records))
+
+    # -- is anybody there?
+
+    async def _keep_alive(self) -> None:
+        limits = self._limits
+        while True:
+            await trio.sleep(limits.ping_every_s)
+            try:
+                with trio.move_on_after(limits.ping_s) as scope:
+                    await self._socket.ping()
+            except Closed:
+                return
+            # A ping that stands behind a frame which nobody reads says nothing; the other watch looks after that.
+            if scope.cancelled_caught and self._socket.sending_since is None:
+                await self.close(FAULT, "no answer to a ping")
+                return
+
+    async def _watch_slowness(self) -> None:
+        slow = self._limits.slow_s
+        while True:
+            since = self._socket.sending_since
+            left = slow if since is None else since + slow - trio.current_time()
+            if left <= 0:
+                # The close stands behind the frame under way: a reader that wakes up in time still reads its code.
+                await self.close(NOT_READING, "not reading")
+                return
+            await trio.sleep(left)
+
+
+def _told(error: Exception, method: str) -> CallboardError | None:
+    """What the client hears of a failure: an error of ours as it is; of a fault nothing, it is in the log."""
+    if isinstance(error, CallboardError):
+        return error
+    _log.error("a call of %r failed", method, exc_info=error)
+    return None

@@ -1,0 +1,246 @@
+"""What each method does: checked parameters in, calls of the `System` and its handles, values out.
+
+One function a method, found by its name; what a token may do has been checked but for the id, which each function that has one
+checks by `agent`. Nothing here knows of connections: a call that outlives its connection (`ask` with `on_cancel="cancel"`) asks
+`caller.gone`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import trio
+from msgspec import Raw, Struct
+
+from ..actors.agent import Agent
+from ..actors.content import mint_id
+from ..actors.ref import AgentRef
+from ..actors.system import System
+from ..storage.errors import AgentNotFound, AskTimeout, DefinitionMissing, UsageError
+from ..storage.messages import NO_USAGE
+from .access import Grant
+from .feeds import Feeds
+from .wire import methods as m
+
+MOST = 1000
+"""The most entries of one page of agents."""
+
+
+class Caller:
+    """Who waits for an answer. `gone`: nobody does any more, since the connection was lost or the client said so."""
+
+    def __init__(self) -> None:
+        self.gone = False
+
+
+class Desk(Struct, frozen=True):
+    """What the methods of one connection work on."""
+
+    system: System
+    grant: Grant
+    feeds: Feeds
+
+    async def agent(self, id: str) -> AgentRef[Any]:
+        """The handle of an agent that the token is for.
+
+        Raises:
+            Unauthorized: the token is not for this id.
+            AgentNotFound: there is no such agent.
+        """
+        self.grant.check_agent(id)
+        return await self.system.get(id)
+
+    def definition(self, name: str) -> Agent[Any, Any]:
+        """A definition by its name.
+
+        Raises:
+            DefinitionMissing: the service has none of this name.
+        """
+        known = self.system.definitions
+        if name not in known:
+            raise DefinitionMissing(f"this service has no definition {name!r}; it has {', '.join(sorted(known)) or 'none'}")
+        return known[name]
+
+
+Handler = Callable[[Desk, Any, Caller], Awaitable[Any]]
+
+
+# -- looking
+
+
+async def _get(desk: Desk, params: m.OnAgent, caller: Caller) -> m.Known:
+    return await _known(await desk.agent(params.agent))
+
+
+async def _known(ref: AgentRef[Any]) -> m.Known:
+    return m.Known(ref.id, (await ref.info()).definition, ref.status)
+
+
+async def _agents(desk: Desk, params: m.Agents, caller: Caller) -> m.AgentsPage:
+    prefix, limit = desk.grant.narrow(params.prefix), min(max(params.limit, 1), MOST)
+    page = m.AgentsPage([])
+    if prefix is None:
+        return page
+    async for agent in desk.system.agents(prefix, labels=params.labels, waiting=params.waiting, after=params.after):
+        if len(page.agents) == limit:
+            return m.AgentsPage(page.agents, more=True)
+        page.agents.append(agent)
+    return page
+
+
+async def _usage(desk: Desk, params: m.Selection, caller: Caller) -> Any:
+    prefix = desk.grant.narrow(params.prefix)
+    return NO_USAGE if prefix is None else await desk.system.usage(prefix, labels=params.labels)
+
+
+async def _info(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
+    return await (await desk.agent(params.agent)).info()
+
+
+async def _messages(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
+    return list(await (await desk.agent(params.agent)).messages())
+
+
+async def _pending(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
+    return await (await desk.agent(params.agent)).pending()
+
+
+async def _outcome(desk: Desk, params: m.OutcomeOf, caller: Caller) -> Any:
+    if (params.message_id is None) == (params.turn is None):
+        raise UsageError("outcome takes message_id or turn, one of the two", agent=params.agent)
+    ref = await desk.agent(params.agent)
+    return await ref.outcome(params.message_id, turn=params.turn, timeout=params.timeout)
+
+
+async def _wait_idle(desk: Desk, params: m.OnAgent, caller: Caller) -> None:
+    await (await desk.agent(params.agent)).wait_idle()
+
+
+async def _read(desk: Desk, params: m.Read, caller: Caller) -> m.RecordsPage:
+    desk.grant.check_agent(params.agent)
+    head = await desk.system.store.head(params.agent)
+    if head is None:
+        raise AgentNotFound(f"there is no agent {params.agent!r}; spawn creates one", agent=params.agent)
+    last = head.last if params.upto is None else min(params.upto, head.last)
+    types = None if params.types is None else frozenset(params.types)
+    page = await desk.feeds.page(params.agent, params.after, last, types)
+    # The records are one piece of JSON already, commas between: as an only entry they make the same list.
+    return m.RecordsPage([Raw(page.records.encode())] if page.count else [], page.upto, more=page.upto < last)
+
+
+async def _approvals(desk: Desk, params: m.Selection, caller: Caller) -> list[Any]:
+    prefix = desk.grant.narrow(params.prefix)
+    if prefix is None:
+        return []
+    return [question async for question in desk.system.approvals(prefix, labels=params.labels)]
+
+
+# -- sending
+
+
+async def _spawn(desk: Desk, params: m.Spawn, caller: Caller) -> m.Known:
+    id = params.id if params.id is not None else f"{desk.grant.prefix}{params.name}-{mint_id()}"
+    desk.grant.check_agent(id)
+    return await _known(await desk.system.spawn(desk.definition(params.name), id=id, labels=params.labels))
+
+
+async def _ask(desk: Desk, params: m.Asking, caller: Caller) -> Any:
+    ref = await desk.agent(params.agent)
+    try:
+        return await ref.ask(params.content, timeout=params.timeout, **_how(params))
+    except AskTimeout:
+        if params.on_cancel == "cancel":
+            await ref.cancel("user", keep_inbox=True)
+        raise
+    except trio.Cancelled:
+        # A service that closes leaves the turn to the next start; only a caller who is gone has chosen.
+        if params.on_cancel == "cancel" and caller.gone:
+            with trio.CancelScope(shield=True):
+                await ref.cancel("user", keep_inbox=True)
+        raise
+
+
+def _how(params: m.Send) -> dict[str, Any]:
+    return {"message_id": params.message_id, "route": params.route, "sender": params.sender}
+
+
+async def _followup(desk: Desk, params: m.Send, caller: Caller) -> Any:
+    return await (await desk.agent(params.agent)).followup(params.content, **_how(params))
+
+
+async def _steer(desk: Desk, params: m.Send, caller: Caller) -> Any:
+    return await (await desk.agent(params.agent)).steer(params.content, **_how(params))
+
+
+async def _inject(desk: Desk, params: m.Send, caller: Caller) -> Any:
+    return await (await desk.agent(params.agent)).inject(params.content, **_how(params))
+
+
+async def _withdraw(desk: Desk, params: m.OnMessage, caller: Caller) -> bool:
+    return await (await desk.agent(params.agent)).withdraw(params.message_id)
+
+
+async def _replace(desk: Desk, params: m.Replace, caller: Caller) -> Any:
+    return await (await desk.agent(params.agent)).replace(params.message_id, params.content, new_id=params.new_id)
+
+
+async def _cancel(desk: Desk, params: m.Cancel, caller: Caller) -> None:
+    await (await desk.agent(params.agent)).cancel(params.cause, keep_inbox=params.keep_inbox, text=params.text)
+
+
+async def _resume(desk: Desk, params: m.OnAgent, caller: Caller) -> None:
+    await (await desk.agent(params.agent)).resume()
+
+
+async def _fork(desk: Desk, params: m.Fork, caller: Caller) -> m.Known:
+    ref = await desk.agent(params.agent)
+    id = params.id if params.id is not None else f"{params.agent}~{mint_id()}"
+    desk.grant.check_agent(id)
+    agent = None if params.definition is None else desk.definition(params.definition)
+    return await _known(await ref.fork(at=params.at, id=id, turn=params.turn, agent=agent))
+
+
+# -- ruling
+
+
+async def _answer(desk: Desk, params: m.Answer, caller: Caller) -> None:
+    desk.grant.check_agent(params.id.rpartition("!")[0])
+    await desk.system.answer(params.id, params.verdict, by=params.by, text=params.text)
+
+
+async def _dispose(desk: Desk, params: m.OnAgent, caller: Caller) -> None:
+    await (await desk.agent(params.agent)).dispose()
+
+
+async def _delete(desk: Desk, params: m.Delete, caller: Caller) -> None:
+    desk.grant.check_agent(params.agent)
+    await desk.system.delete(params.agent, tree=params.tree)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "get": _get,
+    "agents": _agents,
+    "usage": _usage,
+    "info": _info,
+    "messages": _messages,
+    "pending": _pending,
+    "outcome": _outcome,
+    "wait_idle": _wait_idle,
+    "read": _read,
+    "approvals": _approvals,
+    "spawn": _spawn,
+    "ask": _ask,
+    "followup": _followup,
+    "steer": _steer,
+    "inject": _inject,
+    "withdraw": _withdraw,
+    "replace": _replace,
+    "cancel": _cancel,
+    "resume": _resume,
+    "fork": _fork,
+    "answer": _answer,
+    "dispose": _dispose,
+    "delete": _delete,
+}
+"""Every method but those of streams, which belong to the connection."""

@@ -1,0 +1,195 @@
+"""The service: one port, on which clients talk to the agents of a system.
+
+    async with System.open("state", agents=[support]) as system, trio.open_nursery() as nursery:
+        server = await nursery.start(partial(serve, system, port=8000, tokens="tokens.toml"))
+
+Nothing that a connection does ends another one or the service: every handler is wrapped, every wait has a deadline, every size a
+limit. When the task is cancelled, connections are closed with a code and turns go on; they belong to the system.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import trio
+
+from ..actors.system import System
+from ..storage.errors import Unauthorized, UsageError
+from .access import Access, Tokens
+from .connection import GOING_AWAY, Connection
+from .feeds import Feeds
+from .handlers import Desk
+from .limits import ServiceLimits
+from .websocket import BUFFER, Socket, library
+from .wire.methods import SUBPROTOCOL
+
+_log = logging.getLogger("callboard.service")
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 30\r\n\r\ntoo many connections; try later"
+
+
+class Server:
+    """A running service. Made by `serve`, which hands it to `nursery.start`."""
+
+    def __init__(self, system: System, access: Access, limits: ServiceLimits) -> None:
+        self._system, self._access, self._limits = system, access, limits
+        self._feeds = Feeds(system.store, page_bytes=limits.page_bytes)
+        self._connections: set[Connection] = set()
+        self._streams = 0
+        self.host, self.port, self.secure = "", 0, False
+
+    def __repr__(self) -> str:
+        return f"<Server at {self.url}, {len(self._connections)} connections>"
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'wss' if self.secure else 'ws'}://{host}:{self.port}"
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Connections, streams, and what followers share."""
+        followers = sum(connection.streams for connection in self._connections)
+        return {"connections": len(self._connections), "followers": followers, "feeds": self._feeds.statistics()}
+
+    async def handle(self, stream: trio.abc.HalfCloseableStream) -> None:
+        """Serve one connection, from its first byte to its last. Whatever goes wrong with it stays here."""
+        if self._streams >= self._limits.connections:
+            await self._turn_away(stream)
+            return
+        self._streams += 1
+        try:
+            await self._serve(stream)
+        except Exception:
+            _log.exception("a connection failed")
+        finally:
+            self._streams -= 1
+            await trio.aclose_forcefully(stream)
+
+    async def _turn_away(self, stream: trio.abc.HalfCloseableStream) -> None:
+        try:
+            with trio.move_on_after(1):
+                await stream.send_all(_FULL)
+                await stream.aclose()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # it has gone by itself
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _serve(self, stream: trio.abc.HalfCloseableStream) -> None:
+        async with trio.open_nursery() as nursery:
+            request: Any = None
+            with trio.move_on_after(self._limits.handshake_s):
+                request = await library().wrap_server_stream(
+                    nursery, stream, max_message_size=2 * self._limits.message_bytes, receive_buffer_size=BUFFER
+                )
+            if request is not None:
+                connection = await self._admit(request, stream)
+                if connection is not None:
+                    await self._run(connection)
+            nursery.cancel_scope.cancel()
+
+    async def _admit(self, request: Any, stream: trio.abc.HalfCloseableStream) -> Connection | None:
+        with trio.move_on_after(self._limits.handshake_s):
+            try:
+                grant = self._access.admit(request.headers, request.proposed_subprotocols)
+            except Unauthorized as error:
+                await request.reject(401, body=error.message.encode())
+                return None
+            if SUBPROTOCOL not in request.proposed_subprotocols:
+                await request.reject(400, body=f"name the subprotocol {SUBPROTOCOL}".encode())
+                return None
+            socket = Socket(await request.accept(subprotocol=SUBPROTOCOL), stream)
+            return Connection(socket, Desk(self._system, grant, self._feeds), self._limits)
+        return None
+
+    async def _run(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        try:
+            await connection.run(_version())
+        finally:
+            self._connections.discard(connection)
+
+    async def close(self) -> None:
+        """Tell every client that the service goes away."""
+        async with trio.open_nursery() as nursery:
+            for connection in self._connections:
+                nursery.start_soon(connection.close, GOING_AWAY, "the service is closing")
+
+
+async def serve(
+    system: System,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tokens: Tokens | str | os.PathLike[str] | None = None,
+    tls: ssl.SSLContext | tuple[str, str] | None = None,
+    origins: Sequence[str] = (),
+    limits: ServiceLimits | None = None,
+    task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve the agents of a system until cancelled; `nursery.start` gives the `Server`, with its `.port`.
+
+    Args:
+        system: an open system; it must outlive this task.
+        host: the address to bind. Without tokens only loopback is.
+        port: 0 lets the machine choose.
+        tokens: `{token: {"scopes": ["read", "send", "admin"], "prefix": "acme/"}}`, or a TOML file of that shape.
+        tls: a context, or the paths of a certificate and its key.
+        origins: pages of these origins may connect; by default, with tokens any, without them those of this machine.
+        limits: how much a connection may take.
+
+    Raises:
+        UsageError: the tokens cannot be read, or others could reach a port that asks for none.
+        OSError: the port cannot be bound.
+    """
+    library()
+    access = Access(tokens, origins=origins)
+    access.check_host(host)
+    server = Server(system, access, limits or ServiceLimits())
+    context = _context(tls)
+    listeners = await trio.open_tcp_listeners(port, host=host)
+    server.host, server.port, server.secure = host, int(listeners[0].socket.getsockname()[1]), context is not None
+    async with trio.open_nursery() as nursery:
+        handlers, scope = await nursery.start(_hold)
+        try:
+            doors: list[Any] = listeners if context is None else [trio.SSLListener(door, context) for door in listeners]
+            nursery.start_soon(_accept, server, doors, handlers)
+            task_status.started(server)
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await server.close()
+            scope.cancel()
+
+
+async def _accept(server: Server, doors: list[Any], handlers: trio.Nursery) -> None:
+    await trio.serve_listeners(server.handle, doors, handler_nursery=handlers)
+
+
+async def _hold(*, task_status: trio.TaskStatus[tuple[trio.Nursery, trio.CancelScope]]) -> None:
+    """Where connections live: what cancels the service does not cut them before they are closed."""
+    with trio.CancelScope(shield=True) as scope:
+        async with trio.open_nursery() as nursery:
+            task_status.started((nursery, scope))
+            await trio.sleep_forever()
+
+
+def _context(tls: ssl.SSLContext | tuple[str, str] | None) -> ssl.SSLContext | None:
+    if tls is None or isinstance(tls, ssl.SSLContext):
+        return tls
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(*tls)
+    except OSError as error:
+        raise UsageError(f"the certificate {tls[0]} with the key {tls[1]} cannot be used: {error}") from error
+    return context
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("callboard")

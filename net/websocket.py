@@ -1,0 +1,162 @@
+"""The one door to trio-websocket, which is an extra: imported when a socket is needed, and named in the error when it is missing.
+
+It also bends the library to what both sides of a connection need. A send is never cut in the middle: half a frame would make
+everything behind it unreadable, so it goes on, shielded, until it is through or the connection is closed from elsewhere; and a
+close has a deadline, since the library waits for the other side for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from ssl import SSLContext
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+import trio
+
+from ..storage.errors import Disconnected, ServiceError, Unauthorized, UsageError
+from .wire.methods import SUBPROTOCOL
+
+BUFFER = 64 * 1024
+CONNECT_S = 5
+CLOSE_S = 2
+LONGEST = 64 * 2**20
+"""The longest message that a client takes from its service."""
+
+
+def library() -> ModuleType:
+    """trio-websocket.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    try:
+        import trio_websocket
+    except ImportError as error:
+        raise UsageError("the service and its client need trio-websocket: pip install 'callboard[net]'") from error
+    return trio_websocket
+
+
+class Closed(Exception):
+    """The connection is closed: `code` and `reason` as the other side gave them, 1006 if it just vanished."""
+
+    def __init__(self, code: int, reason: str = "") -> None:
+        super().__init__(f"closed with {code}{f': {reason}' if reason else ''}")
+        self.code, self.reason = code, reason
+
+
+class Socket:
+    """A WebSocket on which whole messages are sent or none, and which always closes in time."""
+
+    def __init__(self, connection: Any, stream: trio.abc.AsyncResource | None = None) -> None:
+        self._connection, self._stream = connection, stream
+        self._gone: type[Exception] = library().ConnectionClosed
+        self._lock = trio.Lock()
+        self.sending_since: float | None = None
+        """Since when the message under way has been waiting for the other side to read; None if none is."""
+
+    async def send(self, text: str) -> None:
+        """Send a message, behind those that are being sent.
+
+        Raises:
+            Closed: the connection is closed.
+        """
+        async with self._lock:
+            self.sending_since = trio.current_time()
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._connection.send_message(text)
+            except self._gone as error:
+                raise self._closed() from error
+            finally:
+                self.sending_since = None
+
+    async def receive(self) -> str | bytes:
+        """The next message.
+
+        Raises:
+            Closed: the connection is closed.
+        """
+        try:
+            message: str | bytes = await self._connection.get_message()
+        except self._gone as error:
+            raise self._closed() from error
+        return message
+
+    async def ping(self) -> None:
+        """Return when the other side has answered.
+
+        Raises:
+            Closed: the connection is closed.
+        """
+        try:
+            await self._connection.ping()
+        except self._gone as error:
+            raise self._closed() from error
+
+    async def close(self, code: int, reason: str, *, within: float) -> None:
+        """Close, with a code if the other side still reads; after `within` seconds in any case."""
+        with trio.CancelScope(shield=True), trio.move_on_after(within):
+            await self._connection.aclose(code, reason)
+
+    async def cut(self) -> None:
+        """Close what is underneath: whoever still sends hears of it."""
+        if self._stream is not None:
+            await trio.aclose_forcefully(self._stream)
+
+    def _closed(self) -> Closed:
+        reason = self._connection.closed
+        return Closed(1006) if reason is None else Closed(reason.code, reason.reason or "")
+
+
+Dial = Callable[[], AbstractAsyncContextManager[Socket]]
+"""Opens one connection to the service."""
+
+
+def dialer(url: str, token: str | None, ssl_context: SSLContext | None) -> Dial:
+    """What opens connections to this address.
+
+    Raises:
+        UsageError: it is no address of a service, or the extra is missing.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("ws", "wss") or not parts.hostname:
+        raise UsageError(f"{url!r} is no address of a service; it looks like ws://127.0.0.1:8000")
+    if parts.username or parts.password or parts.query:
+        raise UsageError("an address holds no token, since addresses are logged: give token=")
+    websocket = library()
+    headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode("latin-1"))]
+
+    @asynccontextmanager
+    async def dial() -> AsyncGenerator[Socket]:
+        try:
+            async with websocket.open_websocket_url(
+                url,
+                ssl_context,
+                subprotocols=[SUBPROTOCOL],
+                extra_headers=list(headers),
+                max_message_size=LONGEST,
+                receive_buffer_size=BUFFER,
+                connect_timeout=CONNECT_S,
+                disconnect_timeout=CLOSE_S,
+            ) as connection:
+                yield Socket(connection)
+        except websocket.ConnectionRejected as error:
+            raise _rejected(url, error.status_code, error.body or b"") from error
+        except websocket.DisconnectionTimeout:
+            pass  # it is closed all the same
+        except (websocket.HandshakeError, websocket.ConnectionClosed) as error:
+            raise Disconnected(f"nobody answers at {url}; is the service running there?") from error
+
+    return dial
+
+
+def _rejected(url: str, status: int, body: bytes) -> ServiceError:
+    text = body[:500].decode("utf-8", "replace") or f"status {status}"
+    if status in (401, 403):
+        return Unauthorized(f"{url} refuses the connection: {text}")
+    if status == 503:
+        return Disconnected(f"{url} refuses the connection: {text}")
+    return ServiceError(f"{url} refuses the connection: {text}")
