@@ -15,19 +15,24 @@ from msgspec import Struct
 from .errors import UnknownRecord, UsageError
 from .events import (
     AnyEvent,
+    AssistantMessage,
     Event,
     InboxClaim,
     InboxDrop,
+    InboxPut,
     OutboxSent,
     RequestSent,
     StepEnd,
     StepStart,
     TimerFired,
+    TurnEnd,
     TurnResume,
     TurnStart,
     TurnSuspend,
+    UserMessage,
     type_of,
 )
+from .messages import AgentSource, Message, TextBlock, UserSource
 
 FORMAT = 1
 """The format of logs written by this version; a store with a higher one is refused."""
@@ -87,9 +92,10 @@ def encode_event(record: Record) -> bytes:
 
 _OWN = frozenset(
     {InboxClaim, InboxDrop, OutboxSent, RequestSent, StepEnd, StepStart, TimerFired, TurnResume, TurnStart, TurnSuspend}
+    | {AssistantMessage, TurnEnd}
 )
-"""Events that hold nothing but what this runtime made itself, or what was checked in another event. All others have values of
-plugins, tools, adapters or callers, whose types nobody has checked."""
+"""Events that hold nothing but what this runtime made itself, or what was checked before (chunks as they came, in another event).
+All others have values of plugins, tools, adapters or callers, whose types nobody has checked."""
 _MARGIN = 200
 """Frames of the stack that must be left when an event is decoded: what only just decodes here could not be read elsewhere."""
 _CONTAINERS = bytes([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
@@ -108,12 +114,30 @@ def sound(event: Event) -> bytes:
     """
     try:
         raw = _encoder.encode(event)
-        if type(event) not in _OWN:
+        if type(event) not in _OWN and not _is_plain(event):
             _canonical.encode(_decoder.decode(raw))
             refuse_deep(raw, _decoder.decode)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(f"a {type_of(event)!r} record cannot be kept: {error}") from error
     return raw
+
+
+_NAMES = (str, type(None))
+
+
+def _is_plain(event: Event) -> bool:
+    """Whether the event is a message of one text and nothing else: what most are, and what needs no second look."""
+    if type(event) is InboxPut:
+        if event.context is not None or event.route is not None or type(event.sender) not in _NAMES:
+            return False
+    elif type(event) is not UserMessage:
+        return False
+    message = event.message
+    if type(message) is not Message or type(message.id) is not str or len(message.content) != 1:
+        return False
+    block, source = message.content[0], message.source
+    text_only = type(block) is TextBlock and type(block.text) is str and block.meta is None
+    return text_only and (type(source) is UserSource or (type(source) is AgentSource and type(source.id) is str))
 
 
 def refuse_deep(raw: bytes, decode: Callable[[bytes], object], *, margin: int = _MARGIN) -> None:
