@@ -31,17 +31,18 @@ STRIDE = 97
 
 
 class Interrupt:
-    """A trace function that sends SIGINT at the n-th line of the package's own code."""
+    """A trace function that sends SIGINT at the n-th line of the package's own code, once it is armed."""
 
     def __init__(self, at: int) -> None:
         self.at, self.seen = at, 0
+        self.armed = False
         self.where = ""
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
         return self._line if frame.f_code.co_filename.startswith(PACKAGE) and "/tests/" not in frame.f_code.co_filename else None
 
     def _line(self, frame: FrameType, event: str, argument: object) -> Any:
-        if event == "line":
+        if event == "line" and self.armed:
             self.seen += 1
             if self.seen == self.at:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
@@ -55,14 +56,18 @@ async def _life(store: MemoryStore, interrupt: Interrupt | None = None) -> None:
     async with System.open(store, agents=[agent]) as system:
         ref = await system.spawn(agent, id="a")
         if interrupt is not None:
-            sys.settrace(interrupt)
+            interrupt.armed = True
         await ref.followup("one", message_id="m")
         await ref.wait_idle()
-        sys.settrace(None)
+        if interrupt is not None:
+            interrupt.armed = False
 
 
 def _interrupted(at: int) -> tuple[MemoryStore, Interrupt]:
+    """A life that is interrupted. Whoever else traces (coverage) is put back in the frame it was taken out of, so that what it
+    thinks it is in is what it is in."""
     store, interrupt, traced = MemoryStore(), Interrupt(at), sys.gettrace()
+    sys.settrace(interrupt)
     try:
         trio.run(_life, store, interrupt)
     except KeyboardInterrupt:
