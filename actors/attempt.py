@@ -38,12 +38,14 @@ _READER_CODES = frozenset({"TIMEOUT", "BAD_CHUNK"})
 class Stream:
     """What one attempt has streamed so far: the blocks, and the seqs of their chunks."""
 
-    __slots__ = ("assembler", "model", "provider", "seqs")
+    __slots__ = ("assembler", "model", "provider", "queued", "seqs")
 
     def __init__(self, provider: str, model: str) -> None:
         self.provider, self.model = provider, model
         self.assembler = Assembler()
         self.seqs: list[int] = []
+        self.queued = False
+        """Whether it still waits for one of the system's model slots."""
 
     def feed(self, seq: int, chunk: Chunk) -> None:
         """One more chunk, at `seq`."""
@@ -100,7 +102,9 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
     try:
         async with AsyncExitStack() as slot:
             if turn.actor.runtime.model_slots is not None:
+                stream.queued = True
                 await slot.enter_async_context(turn.actor.runtime.model_slots)
+                stream.queued = False
             first_s = limits.connect_s + limits.first_chunk_s
             await read_stream(chunks, on_chunk, first_s=first_s, gap_s=limits.chunk_gap_s)
     except Exception as error:

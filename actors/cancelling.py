@@ -96,7 +96,7 @@ def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) ->
 def _dropped(actor: Actor, cause: Cause) -> tuple[str, ...]:
     """What a cancel drops although the inbox is kept: the task of a parent that does not want it done any more."""
     link = _as_child(actor) if cause.kind == "parent" else None
-    task = link[1].task if link is not None else None
+    task = actor.state.restarts.current(link[1].task or "") if link is not None else None
     return (task,) if task is not None and actor.inbox.get(task) is not None else ()
 
 
@@ -106,7 +106,7 @@ def _end_undone_child(actor: Actor, cause: Cause) -> None:
     if link is None or actor.turn is not None:
         return
     parent, child = link
-    fate = actor.inbox.fate(child.task or "")
+    fate = actor.inbox.fate(actor.state.restarts.current(child.task or ""))
     if fate is not None and fate.kind == "dropped":
         parent.log.append(ChildEnded(child=actor.id, reason=Aborted(cause), usage=actor.state.usage.total))
         actor.log.join(parent.log)

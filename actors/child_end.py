@@ -12,6 +12,7 @@ from ..storage.errors import CallboardError
 from ..storage.events import Aborted, Cause, ChildEnded, EndReason, Event, InboxPut
 from ..storage.messages import AgentSource, Message, TextBlock
 from .output import answer_text
+from .supervision import current_task, restart, task_put
 from .values import explain
 
 if TYPE_CHECKING:
@@ -21,14 +22,22 @@ if TYPE_CHECKING:
 
 
 class ChildEnd:
-    """What the parent's log will say; kept open until it is on disk."""
+    """What the parent's log will say; kept open until it is on disk. Unless the task is put again: then it says nothing."""
 
-    def __init__(self, parent: Actor, child: Child) -> None:
-        self.parent, self.child = parent, child
+    def __init__(self, parent: Actor, child: Child, task: str, put: InboxPut | None) -> None:
+        self.parent, self.child, self.task, self.put = parent, child, task, put
+        self.restarted: InboxPut | None = None
         parent.holds += 1
+
+    def restart(self, turn: Turn, reason: EndReason) -> tuple[InboxPut, ...]:
+        """The task again, for the append of the end; nothing if this end is final."""
+        self.restarted = None if self.put is None else restart(turn, self.child, reason, self.put)
+        return () if self.restarted is None else (self.restarted,)
 
     def append(self, turn: Turn, reason: EndReason) -> None:
         """Write it, joined with the child's own end."""
+        if self.restarted is not None:
+            return
         usage = turn.log.state.usage.total
         events: list[Event] = [ChildEnded(child=self.child.id, reason=reason, usage=usage)]
         if self.tells(reason):
@@ -46,7 +55,7 @@ class ChildEnd:
     def tell(self, reason: EndReason) -> None:
         """It is on disk: let the parent go on."""
         self.parent.holds -= 1
-        if self.tells(reason):
+        if self.restarted is None and self.tells(reason):
             self.parent.wake()
 
 
@@ -64,11 +73,14 @@ async def child_end(turn: Turn) -> ChildEnd | None:
     taken = {*turn.position.claimed, *turn.claiming}
     if child is None or not child.alive or child.task is None or parent.log.failed is not None:
         return None
-    fate = actor.inbox.fate(child.task)
+    task = current_task(turn, child)
+    fate = actor.inbox.fate(task)
     dropped = fate is not None and fate.kind == "dropped"  # at this turn's boundary, and perhaps before a crash
-    if child.task not in taken and not dropped and not (turn.prompt is not None and turn.prompt.id == child.task):
+    if task not in taken and not dropped and not (turn.prompt is not None and turn.prompt.id == task):
         return None
-    return ChildEnd(parent, child)
+    with parent.held():
+        put = await task_put(turn, child)
+        return ChildEnd(parent, child, task, put)
 
 
 def cancelled_children(actor: Actor) -> bool:

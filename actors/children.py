@@ -30,6 +30,7 @@ from .cancelling import cancel
 from .content import to_message
 from .outcomes import find_outcome
 from .sizes import accepted
+from .supervision import last_task
 from .values import Outcome, explain
 from .waiting import await_outcome
 
@@ -104,7 +105,14 @@ async def _spawn_for_task(slot: Slot, id: str) -> None:
     background = slot.tool.background
     child = await actor.runtime.registry.create(agent, id, labels=actor.labels, parent=actor)
     ask = None if background else AskedBy(task.id, actor.id)
-    born = ChildSpawned(child=id, name=agent.name, call_id=slot.call.id, task=task.id, background=background)
+    born = ChildSpawned(
+        child=id,
+        name=agent.name,
+        call_id=slot.call.id,
+        task=task.id,
+        background=background,
+        restarts=slot.tool.restarts,
+    )
     actor.log.append(born)
     child.log.append(InboxPut(message=task, lane="next-turn", sender=actor.id, ask=ask), blobs=blobs)
     child.log.join(actor.log)
@@ -120,7 +128,8 @@ async def _attach(actor: Actor, child: Child, agent: Agent[Any, Any]) -> CallRes
     try:
         if child.ended is not None:
             await actor.log.commit()  # its end may be in memory alone, with the child's own last records
-            outcome = await find_outcome(runtime.store, child.id, message_id=task, output=agent.typed)
+            last = await last_task(runtime.store, child.id, task)
+            outcome = await find_outcome(runtime.store, child.id, message_id=last, output=agent.typed)
         else:
             with runtime.graph.edge(actor.id, child.id, "delegate", since=runtime.now_ms()):
                 outcome = await _wait(actor, child, task)
@@ -156,7 +165,8 @@ async def _wait(actor: Actor, child: Child, task: str) -> Outcome[Any]:
     try:
         while True:
             try:
-                return await await_outcome(runtime, child.id, task, None)
+                restarts = (await runtime.registry.actor(child.id)).state.restarts
+                return await await_outcome(runtime, child.id, restarts.current(task), None)
             except DefinitionMissing:
                 runtime.report.waiting[actor.id] = child.id
                 try:

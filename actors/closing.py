@@ -150,7 +150,8 @@ def _end(turn: Turn, reason: EndReason) -> list[Event]:
 def _append(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
     actor = turn.actor
     turn.claiming = _claims(turn, reason)
-    events = [*_what_is_missing(turn, reason), *_end(turn, reason)]
+    again = () if end is None else end.restart(turn, reason)
+    events = [*_what_is_missing(turn, reason), *_end(turn, reason), *again]
     turn.claimed_before_end = turn.position.claimed + turn.claiming
     first = actor.log.append(*events, blobs=closing_blobs(turn))
     turn.end_seq = next(first + place for place, event in enumerate(events) if isinstance(event, TurnEnd))
@@ -184,6 +185,8 @@ def _tell(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
     actor = turn.actor
     if isinstance(reason, Errored):
         actor.runtime.observers.error(actor, reason.error)
+    if end is not None and end.restarted is not None:
+        actor.promises.hand_on(end.task, end.restarted.message.id)
     if actor.promises:
         actor.promises.keep(outcome_now(turn, reason), turn.claimed_before_end)
         actor.promises.settle()

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from ..storage.errors import ToolError, UsageError
+from ..storage.folds.restarts import KEEP
 from .agent import Agent
 
 _SCHEMA: dict[str, Any] = {
@@ -84,7 +85,8 @@ def delegate(
         name: the tool's name; the agent's if None.
         description: what the model reads; a sentence with the agent's name if None.
         background: answer at once; the child's end is a message in the parent's Inbox.
-        restarts: `(n, seconds)`: put the task of a failed child again, at most n times in so many seconds.
+        restarts: `(n, seconds)`: put the task of a child that failed (error, limit, interrupted) again, with growing pauses, at
+            most n times in so many seconds; then the failure is the result.
 
     Raises:
         UsageError: what was given is no Agent, the name is none that a model takes, or `restarts` is not such a pair.
@@ -105,7 +107,8 @@ def _check_restarts(name: str, restarts: Any) -> None:
     match restarts:
         case None:
             return
-        case (int(n), int() | float() as seconds) if n >= 0 and seconds > 0:
+        case (int(n), int() | float() as seconds) if 0 <= n <= KEEP and seconds > 0:
             return
         case _:
-            raise UsageError(f"restarts={restarts!r} of delegate({name}) is no pair (n, seconds), for example (3, 60)")
+            pair = f"no pair (n, seconds) with n up to {KEEP}, for example (3, 60)"
+            raise UsageError(f"restarts={restarts!r} of delegate({name}) is {pair}")

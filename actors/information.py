@@ -1,50 +1,95 @@
-"""What an agent is doing and what it waits for, put together for people."""
+"""What an agent is doing and what it waits for, put together for people.
+
+Most of it the log knows: an open request, a call without a result, a question, a timer. So the answer to "why does it wait?" is
+the same whether the agent runs in this process, in another, or nowhere; a running one adds what only memory knows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .values import AgentInfo, Wait, moment
 
 if TYPE_CHECKING:
     from .actor import Actor
+    from .state import AgentState
+    from .values import Status
 
 
 def info_of(actor: Actor) -> AgentInfo:
     """All that is known of an open agent now."""
-    state, at = actor.state, actor.position
+    return info_in_log(actor.id, actor.state, status=actor.status, waits=waits_of(actor))
+
+
+def info_in_log(id: str, state: AgentState, *, status: Status, waits: tuple[Wait, ...]) -> AgentInfo:
+    """All that the log says of an agent."""
+    at = state.position
     return AgentInfo(
-        id=actor.id,
+        id=id,
         definition=state.identity.name,
-        labels=actor.labels,
+        labels=state.identity.labels or {},
         parent=state.identity.parent,
         depth=state.identity.depth,
-        status=actor.status,
+        status=status,
         turn=at.turn,
         step=at.step,
-        pending=len(actor.inbox),
+        pending=len(state.inbox),
         children=tuple(child.id for child in state.children.alive()),
         usage=state.usage.total,
-        waits=waits_of(actor),
+        waits=waits,
     )
 
 
 def waits_of(actor: Actor) -> tuple[Wait, ...]:
-    """What the agent waits for, as far as the log and the wait graph say."""
-    waits = [
-        Wait("child" if edge.kind == "delegate" else edge.kind, edge.target, moment(edge.since) if edge.since else None)
-        for edge in actor.runtime.graph.of(actor.id)
-    ]
-    state, at = actor.state, actor.position
-    if at.request is not None and actor.status == "running":
-        waits.append(Wait("model", f"turn {at.turn}, step {at.step}, attempt {at.request.attempt}"))
-    waits.extend(Wait("tool", f"{call.name} ({call.id})") for call in at.open_calls if call.state == "started" and at.open)
-    waits.extend(
-        Wait(
-            "approval", question.question, moment(question.asked), None if question.expires is None else moment(question.expires)
-        )
-        for question in state.approvals.open.values()
-    )
+    """What an open agent waits for: as far as its log says, and what is known in memory alone."""
+    runtime, waits = actor.runtime, list(waits_in_log(actor.state))
+    for edge in runtime.graph.of(actor.id):
+        if edge.kind != "delegate":  # the log has that one
+            waits.append(Wait(edge.kind, edge.target, moment(edge.since) if edge.since else None))
+    stream = actor.turn.stream if actor.turn is not None else None
+    if stream is not None and stream.queued:
+        waits = [Wait("model-slot", wait.what, wait.since) if wait.kind == "model" else wait for wait in waits]
+    missing = runtime.report.waiting.get(actor.id)
+    if missing is not None:
+        waits.append(Wait("definition", missing))
     if actor.log.waiting:
         waits.append(Wait("commit", f"seq {actor.log.last}"))
     return tuple(waits)
+
+
+def waits_in_log(state: AgentState) -> Iterator[Wait]:
+    """What the open turn waits for or, if none is open, what the clock has for the agent next."""
+    if state.position.open:
+        yield from _in_turn(state)
+    else:
+        yield from _by_clock(state)
+
+
+def _in_turn(state: AgentState) -> Iterator[Wait]:
+    at = state.position
+    where = f"turn {at.turn}, step {at.step}, attempt"
+    if at.request is not None:
+        yield Wait("model", f"{where} {at.request.attempt}", moment(at.request.time))
+    if at.retry_at is not None:
+        yield Wait("retry", f"{where} {at.attempts + 1}", None, moment(at.retry_at))
+    for call in at.open_calls:
+        if call.state != "started":
+            continue
+        child = state.children.by_call(call.id)
+        if child is not None and child.alive:
+            yield Wait("child", child.id, moment(call.time))
+        else:
+            yield Wait("tool", f"{call.name} ({call.id})", moment(call.time))
+    for question in state.approvals.open.values():
+        until = None if question.expires is None else moment(question.expires)
+        yield Wait("approval", question.question, moment(question.asked), until)
+
+
+def _by_clock(state: AgentState) -> Iterator[Wait]:
+    timer = min(state.timers.all(), key=lambda timer: timer.due, default=None)
+    if timer is not None:
+        yield Wait("timer", timer.message.text, None, moment(timer.due))
+    for item in state.inbox.pending():
+        if item.not_before is not None and item.wake:
+            yield Wait("timer", item.message.text, None, moment(item.not_before))

@@ -97,6 +97,12 @@ class Promises:
         for promise in self._by_id.pop(message_id, ()):
             promise.break_(error)
 
+    def hand_on(self, message_id: str, to: str) -> None:
+        """Another message stands for this one now: who waits goes on waiting, for that."""
+        waiting = self._by_id.pop(message_id, [])
+        if waiting:
+            self._by_id.setdefault(to, []).extend(waiting)
+
     def settle(self) -> None:
         """Break the promises of messages that were dropped or parked. Called after each commit that may have done so."""
         for message_id in list(self._by_id):

@@ -25,6 +25,8 @@ from ..storage.folds import (
     Outbox,
     OutboxState,
     Position,
+    Restarts,
+    RestartsState,
     Surface,
     SurfaceState,
     Timers,
@@ -61,6 +63,7 @@ class Dump(Struct, frozen=True):
     usage: UsageState
     forked_idle: bool = False
     told: str | None = None
+    restarts: RestartsState = RestartsState()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -83,6 +86,7 @@ class AgentState:
         "inbox",
         "outbox",
         "position",
+        "restarts",
         "since_snapshot",
         "surface",
         "timers",
@@ -100,6 +104,7 @@ class AgentState:
         self.timers = Timers()
         self.approvals = Approvals()
         self.usage = UsageFold()
+        self.restarts = Restarts()
         self.context = RuntimeContext(self.surface)
         self.since_snapshot = 0
         self.forked_idle = False
@@ -130,6 +135,7 @@ class AgentState:
             self.timers,
             self.approvals,
             self.usage,
+            self.restarts,
             self.context,
         )
 
@@ -195,6 +201,7 @@ class AgentState:
                 self.usage.dump(),
                 self.forked_idle,
                 self.context.told,
+                self.restarts.dump(),
             )
         )
 
@@ -212,6 +219,7 @@ class AgentState:
         state.timers = Timers.load(dump.timers)
         state.approvals = Approvals.load(dump.approvals)
         state.usage = UsageFold.load(dump.usage)
+        state.restarts = Restarts.load(dump.restarts)
         state.forked_idle = dump.forked_idle
         state.context = RuntimeContext(state.surface, dump.told)
         state._compile()

@@ -59,13 +59,15 @@ class MailSent(Event, frozen=True, kw_only=True, tag="mail/sent"):
 
 
 class ChildSpawned(Event, frozen=True, kw_only=True, tag="child/spawned"):
-    """A child was created, in the same commit as its log. `task`: the message it lives for, if it was delegated to."""
+    """A child was created, in the same commit as its log. `task`: the message it lives for, if it was delegated to; `restarts`:
+    how often in how many seconds that is put again when it fails."""
 
     child: str
     name: str
     call_id: str | None = None
     task: str | None = None
     background: bool = False
+    restarts: tuple[int, float] | None = None
 
 
 class ChildEnded(Event, frozen=True, kw_only=True, tag="child/ended"):

@@ -30,7 +30,8 @@ class LogForked(Event, frozen=True, kw_only=True, tag="log/forked"):
 
 
 class InboxPut(Event, frozen=True, kw_only=True, tag="inbox/put"):
-    """A message was accepted. `sender` names who sent it, `context` is free JSON, `ask` says that somebody waits."""
+    """A message was accepted. `sender` names who sent it, `context` is free JSON, `ask` says that somebody waits, `restarts` is
+    the id of the task that a supervisor puts again with it."""
 
     message: Message
     lane: Lane
@@ -41,6 +42,7 @@ class InboxPut(Event, frozen=True, kw_only=True, tag="inbox/put"):
     ask: AskedBy | None = None
     replaces: str | None = None
     not_before: int | None = None
+    restarts: str | None = None
 
 
 class InboxClaim(Event, frozen=True, kw_only=True, tag="inbox/claim"):

@@ -1,8 +1,8 @@
 """Folds: what a log means, each a pure function of its records that is also kept one record at a time.
 
 `surface` (what the model sees), `headers` (what it is asked with), `position` (where the agent stands), `usage`, `children`,
-`outbox`, `timers`, `approvals`; the inbox is a fold too, one floor up. Each is total (no log makes it raise), costs O(event),
-and has `EVENTS` (the types it reads), `apply(seq, time, event)`, `dump()` and `load(dumped)` for snapshots, and `fork()`, called
+`outbox`, `timers`, `approvals`, `restarts`; the inbox is a fold too, one floor up. Each is total (no log makes it raise), costs
+O(event), and has `EVENTS` (the types it reads), `apply(seq, time, event)`, `dump()` and `load(dumped)` for snapshots, and `fork()`, called
 after the first record of a fork: what belongs to the origin alone begins anew.
 """
 
@@ -14,6 +14,7 @@ from .headers import Context, Headers, HeadersState
 from .outbox import Lost, Outbox, OutboxState, Unsent
 from .pairing import NO_RESULT
 from .position import Position
+from .restarts import Restarts, RestartsState
 from .surface import Surface, SurfaceState
 from .timers import Timer, Timers, TimersState
 from .usage import UsageFold, UsageState
@@ -35,6 +36,8 @@ __all__ = [
     "OutboxState",
     "Position",
     "Question",
+    "Restarts",
+    "RestartsState",
     "Surface",
     "SurfaceState",
     "Timer",

@@ -19,7 +19,8 @@ KEEP = 100
 
 
 class Child(Struct, frozen=True, omit_defaults=True):
-    """A child: its definition's `name`, the call that delegated, the message id of its `task`; `ended` is None while it lives."""
+    """A child: its definition's `name`, the call that delegated, the message id of its `task`, how often that may be put again;
+    `ended` is None while it lives."""
 
     id: str
     name: str
@@ -27,6 +28,7 @@ class Child(Struct, frozen=True, omit_defaults=True):
     task: str | None = None
     background: bool = False
     ended: EndReason | None = None
+    restarts: tuple[int, float] | None = None
 
     @property
     def alive(self) -> bool:
@@ -75,7 +77,8 @@ class Children:
         """Take in one record."""
         if isinstance(event, ChildSpawned):
             self._ended.pop(event.child, None)
-            self._alive[event.child] = Child(event.child, event.name, event.call_id, event.task, event.background)
+            child = Child(event.child, event.name, event.call_id, event.task, event.background, None, event.restarts)
+            self._alive[event.child] = child
         elif isinstance(event, ChildEnded):
             self._end(event)
         elif isinstance(event, TurnEnd):

@@ -50,6 +50,8 @@ class CallState(Struct):
     concludes: bool = False
     seq: int = -1
     """The seq of its `tool/call`."""
+    time: int = 0
+    """When that was written, Unix ms."""
     context: tuple[Message, ...] = ()
     """What its result adds to the next step, once the batch is whole."""
 
@@ -60,6 +62,8 @@ class OpenRequest(Struct, frozen=True):
     attempt: int
     seq: int
     digest: str
+    time: int = 0
+    """When it was sent, Unix ms."""
 
 
 class Position(Struct):
@@ -110,6 +114,8 @@ class Position(Struct):
     request: OpenRequest | None = None
     failure: Failure | None = None
     """The failure of the step's last attempt, if it was raised."""
+    retry_at: int | None = None
+    """When the step's next attempt is due, Unix ms, if the last one is to be repeated."""
     answered: bool = False
     """Whether the step has its assistant message."""
     said: str = ""
@@ -177,7 +183,7 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
 
 
 def _fresh_step(at: Position) -> None:
-    at.attempts, at.interrupted, at.request, at.failure = 0, 0, None, None
+    at.attempts, at.interrupted, at.request, at.failure, at.retry_at = 0, 0, None, None, None
     at.answered, at.finish, at.calls, at.forked_calls, at.said = False, "stop", [], False, ""
 
 
@@ -198,7 +204,7 @@ def _turn_resume(at: Position, seq: int, time: int, event: TurnResume) -> None:
 
 def _turn_end(at: Position, seq: int, time: int, event: TurnEnd) -> None:
     at.open = at.step_open = at.suspended = False
-    at.request, at.cancel, at.command = None, None, None
+    at.request, at.cancel, at.command, at.retry_at = None, None, None, None
 
 
 def _claim(at: Position, seq: int, time: int, event: InboxClaim) -> None:
@@ -216,12 +222,13 @@ def _step_end(at: Position, seq: int, time: int, event: StepEnd) -> None:
 
 def _sent(at: Position, seq: int, time: int, event: RequestSent) -> None:
     at.attempts, at.sent = event.attempt, at.sent + 1
-    at.request, at.failure = OpenRequest(event.attempt, seq, event.digest), None
+    at.request, at.failure, at.retry_at = OpenRequest(event.attempt, seq, event.digest, time), None, None
 
 
 def _failed(at: Position, seq: int, time: int, event: RequestFailed) -> None:
     at.request = None
     at.failure = event.failure if event.action == "raise" else None
+    at.retry_at = time + int((event.delay_s or 0) * 1000) if event.action == "retry" else None
     at.interrupted += event.failure.code == INTERRUPTED
     if event.usage is not None:
         at.usage = at.usage + event.usage
@@ -244,7 +251,7 @@ def _answer(at: Position, seq: int, time: int, event: AssistantMessage) -> None:
 def _called(at: Position, seq: int, time: int, event: ToolCalled) -> None:
     call = _call(at, event.call_id)
     if call is not None and call.state == "waiting":
-        call.state, call.effective, call.replay, call.seq = "started", event.effective, event.replay, seq
+        call.state, call.effective, call.replay, call.seq, call.time = "started", event.effective, event.replay, seq, time
 
 
 def _result(at: Position, seq: int, time: int, event: ToolResult) -> None:
