@@ -297,26 +297,6 @@ async def test_a_shape_that_has_changed_since_is_said_and_the_text_is_there() ->
             outcome.result()
 
 
-@BOTH
-@pytest.mark.parametrize("wrong", [Reply.text("Oslo"), Reply.output({"city": "Oslo"})], ids=["text", "value"])
-async def test_a_crash_behind_any_record_ends_with_the_same_value(schema: bool, wrong: Reply) -> None:
-    def model() -> ScriptedModel:
-        return ScriptedModel(lambda request: wrong if len(request.messages) == 1 else Reply.output(OSLO), schema=schema)
-
-    class Copying(Plugin):
-        async def on_event(self, ctx: SeamContext, record: Any, /) -> None:
-            if record.type not in ("log/created",) and len(images) < 200:
-                images.append(store.copy())
-
-    store, images = MemoryStore(), list[MemoryStore]()
-    async with opened(typed(model(), plugins=[Copying()]), store) as (_, ref):
-        await ref.ask("where?", message_id="m")
-    assert images
-    for image in images:
-        async with opened(typed(model(), limits=Limits(output_retries=1)), image) as (_, ref):
-            assert (await ref.ask("where?", message_id="m")).result() == OSLO
-
-
 async def test_a_definition_may_be_named_by_a_system_and_typed() -> None:
     agent: Agent[Any, Trip] = Agent("planner", model="acme:large", output=Trip)
     async with System.open(":memory:", agents=[agent], models={"*": scripted(Reply.output(OSLO))}) as system:
