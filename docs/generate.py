@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,8 +19,10 @@ from typing import Any
 
 import msgspec
 
-from callboard.actors import seams, states
+from callboard.actors import seams, states, values
+from callboard.mailbox import items
 from callboard.net.cli import parser, problems
+from callboard.net.wire import closes, failures, frames, methods
 from callboard.storage import errors, messages
 from callboard.storage.events import EVENTS, around, base, dialogue, lifecycle
 
@@ -117,17 +120,65 @@ def cli_page() -> str:
     for name, command in commands.items():
         actions: list[Any] = sorted((a for a in command._actions if a.dest != "help"), key=lambda a: bool(a.option_strings))
         usage = " ".join(["callboard", name, *map(_usage, actions)])
-        rows = ["| word | |", "|---|---|", *(f"| `{_words(a)}` | {_cell(_help(a))} |" for a in actions)]
+        rows = ["| word | |", "|---|---|", *(f"| {_cell(f'`{_words(a)}`')} | {_cell(_help(a))} |" for a in actions)]
         parts += [f"## {name}", command.description, f"```sh\n{usage}\n```", "\n".join(rows)]
     codes = next(block for block in (inspect.getdoc(problems) or "").split("\n\n") if block.lstrip().startswith("0 "))
     parts += ["## Exit codes", f"```text\n{inspect.cleandoc(codes)}\n```"]
     return "\n\n".join(parts) + "\n"
 
 
+PROTOCOL = """A connection offers the subprotocol `callboard.v1`, and a token as `Authorization: Bearer TOKEN` or, in browsers, as
+a second subprotocol `bearer.TOKEN`. What the handshake refuses it refuses with a status: 400 for another subprotocol, 401 for the
+token or the page's origin, 503 when there are too many connections. The first frame of the service is `hello`.
+
+Calls run side by side; answers come in the order in which they are ready. Content is a text, or a list of `text`, `image` and
+`file` blocks. Records have the form of an exported log ([events.md](events.md)):
+`{"seq":7,"time":1764500000000,"type":"turn/end",...}`. A stream is resumed on another connection by following `after` the last
+`upto` that was dealt with. [service.md](service.md) says how to run a service and use its client; `tests/net/frames/` has each
+method's frames, both ways."""
+ON_THE_WIRE: tuple[Shape, ...] = (
+    methods.Known,
+    methods.AgentsPage,
+    methods.RecordsPage,
+    methods.Followed,
+    values.Outcome,
+    values.Receipt,
+    values.AgentInfo,
+    values.Wait,
+    values.AgentSummary,
+    values.Approval,
+    items.Item,
+)
+"""What methods answer with; messages, usage and end reasons are in events.md."""
+
+
+def protocol_page() -> str:
+    """`protocol.md`: every method of the service, with its parameters, its result and its scope."""
+    parts = ["# The protocol", NOTICE, _below_first_line(frames), PROTOCOL]
+    rows = ["| method | scope | repeatable | |", "|---|---|---|---|"]
+    for method in methods.METHODS.values():
+        repeatable = "yes" if method.repeatable else "no"
+        rows.append(f"| [`{method.name}`](#{method.name}) | {method.scope} | {repeatable} | {_cell(method.text)} |")
+    parts += ["## Methods", _below_first_line(methods), "\n".join(rows)]
+    for method in methods.METHODS.values():
+        parts += [f"### {method.name}", method.text, *_shape(method.params), f"Result: `{_type_name(method.result)}`"]
+    parts += ["## Notifications of the client", "They have no id, and nothing answers."]
+    parts += [part for name, params in methods.NOTES.items() for part in (f"### {name}", *_shape(params))]
+    parts += ["## Notifications of the service"]
+    sent: dict[str, Shape] = {"hello": methods.Hello, "records": methods.Page, "ended": methods.Ended}
+    parts += [part for name, params in sent.items() for part in (f"### {name}", *_shape(params))]
+    parts += ["## Results", *(part for cls in ON_THE_WIRE for part in (f"### {cls.__name__}", *_shape(cls)))]
+    codes = ["| code | of |", "|---|---|", *(f"| {code} | `{cls.__name__}` and those below it |" for cls, code in failures.CODES)]
+    parts += ["## Errors", _below_first_line(failures), "\n".join(codes)]
+    closed = ["| code | |", "|---|---|", *(f"| {code} | {_cell(text)} |" for code, text in closes.CLOSES.items())]
+    return "\n\n".join(p for p in (*parts, "## Closes", "\n".join(closed)) if p) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "errors.md": errors_page,
     "events.md": events_page,
+    "protocol.md": protocol_page,
     "seams.md": seams_page,
     "states.md": states_page,
 }
@@ -208,6 +259,21 @@ def _rules(module: ModuleType) -> str:
 # -- pieces of the other pages
 
 
+def _shape(cls: Shape) -> tuple[str, str]:
+    return _paragraph(cls), _fields_table(cls)
+
+
+def _below_first_line(module: ModuleType) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(module) or "").split("\n\n")[1:])
+
+
+def _type_name(result: Any) -> str:
+    """A type as people write it, without where its parts come from."""
+    if result is None or isinstance(result, type):
+        return "null" if result is None else result.__name__
+    return re.sub(r"(?:\w+\.)+(\w+)", r"\1", str(result)).replace("[Any]", "").replace("Literal[False]", "false")
+
+
 AROUND = ("on_start", "on_stop")
 PLAIN = ("stream", "guard", "turn_stopping")
 SEAM_KINDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -255,7 +321,8 @@ def _help(action: Any) -> str:
 
 
 def _usage(action: Any) -> str:
-    return f"[{_words(action)}]" if action.option_strings or action.nargs == "?" else _words(action)
+    optional = action.nargs == "?" or (action.option_strings and not action.required)
+    return f"[{_words(action)}]" if optional else _words(action)
 
 
 # -- reading the code

@@ -18,11 +18,9 @@ from .handlers import HANDLERS, Caller, Desk
 from .limits import ServiceLimits
 from .websocket import Closed, Socket
 from .wire import methods as m
+from .wire.closes import FAULT, NO_PROTOCOL, NORMAL, NOT_READING
 from .wire.frames import Id
 from .wire.server import Call, Malformed, Note, ServerEnd
-
-NORMAL, GOING_AWAY, FAULT = 1000, 1001, 1011
-NO_PROTOCOL, NOT_READING = 4400, 4408
 
 _log = logging.getLogger("callboard.service")
 

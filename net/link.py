@@ -21,13 +21,14 @@ from ..storage.errors import CallboardError, Disconnected, ServiceError, Unautho
 from .websocket import Closed, Dial, Socket
 from .wire import methods as m
 from .wire.client import Answered, ClientEnd, Failed, StreamEnded, decode_result
+from .wire.closes import FAULT, NO_PROTOCOL, NORMAL, TOO_LONG
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 STEADY_S = 5.0
 """A connection that lasted so long was a good one: the next pause is short again."""
 PING_EVERY_S, PING_S = 20.0, 20.0
 CLOSE_S = 2.0
-FINAL = {1009: "a message was too long", 4400: "the service did not understand what was sent"}
+FINAL = {TOO_LONG: "a message was too long", NO_PROTOCOL: "the service did not understand what was sent"}
 """Closes after which sending the same again would end the same way."""
 
 
@@ -270,7 +271,7 @@ class Link:
         self._closing = True
         self._failed = UsageError("this client is closed: connect again")
         if self._line is not None:
-            await self._line.socket.close(1000, "", within=CLOSE_S)
+            await self._line.socket.close(NORMAL, "", within=CLOSE_S)
 
     # -- the task
 
@@ -338,7 +339,7 @@ class Link:
             except Closed:
                 return
             if scope.cancelled_caught:
-                await socket.close(1011, "no answer to a ping", within=CLOSE_S)
+                await socket.close(FAULT, "no answer to a ping", within=CLOSE_S)
                 return
 
     def _fail(self, error: CallboardError) -> None:

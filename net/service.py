@@ -20,11 +20,12 @@ import trio
 from ..actors.system import System
 from ..storage.errors import Unauthorized, UsageError
 from .access import Access, Tokens
-from .connection import GOING_AWAY, Connection
+from .connection import Connection
 from .feeds import Feeds
 from .handlers import Desk
 from .limits import ServiceLimits
 from .websocket import BUFFER, Socket, library
+from .wire.closes import GOING_AWAY
 from .wire.methods import SUBPROTOCOL
 
 _log = logging.getLogger("callboard.service")

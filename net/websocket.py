@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import trio
 
 from ..storage.errors import Disconnected, ServiceError, Unauthorized, UsageError
+from .wire.closes import VANISHED
 from .wire.methods import SUBPROTOCOL
 
 BUFFER = 64 * 1024
@@ -108,7 +109,7 @@ class Socket:
 
     def _closed(self) -> Closed:
         reason = self._connection.closed
-        return Closed(1006) if reason is None else Closed(reason.code, reason.reason or "")
+        return Closed(VANISHED) if reason is None else Closed(reason.code, reason.reason or "")
 
 
 Dial = Callable[[], AbstractAsyncContextManager[Socket]]

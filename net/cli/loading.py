@@ -33,6 +33,22 @@ def load_agent(where: str) -> Agent[Any, Any]:
     raise Refused(f"there is no {name} in {file}; {f'did you mean {close[0]}?' if close else _listed(found)}")
 
 
+def load_agents(file: str) -> tuple[list[Agent[Any, Any]], Any]:
+    """Every Agent in the file, and its `deps` if it has any: what tools find in `ctx.deps`.
+
+    Raises:
+        Refused: there is no such file, it fails, or there is no Agent in it.
+    """
+    path, name = _split(file)
+    if name:
+        raise Refused(f"all Agents of a file are served: give {path} without :{name}")
+    names = vars(_run_file(path))
+    agents: list[Agent[Any, Any]] = list({id(value): value for value in names.values() if isinstance(value, Agent)}.values())
+    if not agents:
+        raise Refused(f"there is no Agent in {path}")
+    return agents, names.get("deps")
+
+
 def _split(where: str) -> tuple[Path, str]:
     file, colon, name = where.rpartition(":")
     if not colon or not (name.isidentifier() or not name):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Sequence
 
 from ...storage.errors import AgentNotFound
 from ...storage.events import EVENTS
@@ -22,7 +21,7 @@ _GUESSES = 2000
 
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Print the records asked for. People see no chunks unless they ask for them; JSON is the whole log."""
-    types = _checked(arguments.types)
+    types = check_types(arguments.types)
     shown = arguments.chunks or output.json or CHUNK in (types or ())
     async with open_store(arguments.state, readonly=True) as store:
         await check_agent(store, arguments.agent)
@@ -48,7 +47,12 @@ async def check_agent(store: Store, agent: str) -> None:
     raise AgentNotFound(f"there is no agent {agent!r} in {store.name}; {guess}", agent=agent)
 
 
-def _checked(types: Sequence[str] | None) -> Sequence[str] | None:
+def check_types(types: list[str] | None) -> list[str] | None:
+    """The types that were asked for.
+
+    Raises:
+        Refused: one of them does not exist; the sentence names the closest.
+    """
     for name in types or ():
         if name not in EVENTS:
             close = difflib.get_close_matches(name, EVENTS, n=1)

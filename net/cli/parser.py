@@ -14,7 +14,7 @@ from .problems import Refused
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction["Parser"]  # pyright: ignore[reportPrivateUsage]
 
-COMMANDS = ("demo", "run", "ls", "log", "verify")
+COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "verify")
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
 
 
@@ -52,8 +52,12 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_demo(commands)
     _add_run(commands)
+    _add_serve(commands)
     _add_ls(commands)
     _add_log(commands)
+    _add_tail(commands)
+    _add_approvals(commands)
+    _add_answer(commands)
     _add_verify(commands)
     return parser
 
@@ -86,6 +90,48 @@ def _add_run(commands: _Commands) -> None:
     run.add_argument("--message-id", metavar="ID", help="the same id again waits for the same answer, also after a kill")
 
 
+def _add_serve(commands: _Commands) -> None:
+    serve = _add(commands, "serve", "Serve the agents of a Python file over WebSocket, until interrupted.")
+    serve.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
+    serve.add_argument("file", metavar="FILE", help="a Python file: its Agents, and `deps` for their tools if it has any")
+    serve.add_argument("--port", type=port, default=8000, metavar="N", help="0 for any that is free (default: %(default)s)")
+    serve.add_argument(
+        "--host", default="127.0.0.1", metavar="ADDRESS", help="what to bind; without tokens loopback only (default: %(default)s)"
+    )
+    serve.add_argument("--tokens", metavar="TOML", help="who may do what; see docs/service.md")
+
+
+def _add_tail(commands: _Commands) -> None:
+    tail = _add(commands, "tail", "Print an agent's records as they come, until interrupted.")
+    _add_where(tail)
+    tail.add_argument("agent", metavar="ID", help="the agent")
+    tail.add_argument("--after", type=int, default=-1, metavar="SEQ", help="only records after this one")
+    tail.add_argument("--types", type=lambda text: text.split(","), metavar="A,B", help="only records of these types")
+    tail.add_argument("--chunks", action="store_true", help="also the chunks of streamed answers")
+
+
+def _add_approvals(commands: _Commands) -> None:
+    approvals = _add(commands, "approvals", "List the calls that wait for a person.")
+    _add_where(approvals)
+    approvals.add_argument("--prefix", default="", metavar="TEXT", help="only of agents whose ids begin so")
+
+
+def _add_answer(commands: _Commands) -> None:
+    answer = _add(commands, "answer", "Answer a call that waits for a person; in a folder only while no process runs its agents.")
+    _add_where(answer)
+    answer.add_argument("id", metavar="ID", help="the question, as `callboard approvals` lists it")
+    answer.add_argument(
+        "verdict", choices=("allow", "deny", "reply"), metavar="allow|deny|reply", help="reply: --text is the result"
+    )
+    answer.add_argument("--by", required=True, metavar="NAME", help="who decides; it is kept in the log")
+    answer.add_argument("--text", metavar="TEXT", help="why it is denied, or what the call's result is")
+
+
+def _add_where(command: Parser) -> None:
+    command.add_argument("where", metavar="STATE-or-URL", help="the store's folder, or a service: ws://HOST:PORT")
+    command.add_argument("--token", metavar="TOKEN", help="for a service (default: $CALLBOARD_TOKEN)")
+
+
 def _add_ls(commands: _Commands) -> None:
     ls = _add(commands, "ls", "List the agents of a store.")
     ls.add_argument("state", metavar="STATE", help="the store's folder")
@@ -105,6 +151,13 @@ def _add_verify(commands: _Commands) -> None:
     verify = _add(commands, "verify", "Rebuild every request from the log before it and check every invariant.")
     verify.add_argument("state", metavar="STATE", help="the store's folder")
     verify.add_argument("agent", nargs="?", metavar="ID", help="only this agent")
+
+
+def port(text: str) -> int:
+    """The number of a port."""
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port, from 0 to 65535")
+    return int(text)
 
 
 def count(text: str) -> int:

@@ -2,6 +2,7 @@
 
 frames      the envelopes: requests, answers, notifications, and what may be wrong with them
 methods     every method with its parameters, its result and the scope it needs; docs/protocol.md says the same in words
+closes      why connections are closed
 failures    errors that travel as themselves
 server      one connection as the service sees it
 client      the same connection as the client sees it

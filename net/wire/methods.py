@@ -251,7 +251,7 @@ _ROWS = (
     Method("follow", Follow, Followed, "read", "Opens a stream of records, now and as they come; they arrive as `records`."),
     Method("unfollow", OnStream, None, "read", "Closes a stream."),
     Method("approvals", Selection, list[Approval], "read", "Calls that wait for a person."),
-    Method("spawn", Spawn, Known, "send", "The agent `id` of a definition: created if there is none.", repeatable=False),
+    Method("spawn", Spawn, Known, "send", "The agent `id` of a definition: created if there is none. Repeatable with an id."),
     Method("ask", Asking, Outcome[Any], "send", "Sends a prompt and waits for the outcome of the turn that takes it."),
     Method("followup", Send, Receipt, "send", "Queues a prompt for a turn of its own. On disk when answered."),
     Method("steer", Send, Receipt, "send", "Sends into the running turn, at its next boundary."),

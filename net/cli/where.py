@@ -1,0 +1,27 @@
+"""What the first word names: a store's folder, or a running service by its URL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..client import Client
+
+TOKEN = "CALLBOARD_TOKEN"
+
+
+def is_url(where: str) -> bool:
+    """Whether this names a service."""
+    return where.startswith(("ws://", "wss://"))
+
+
+@asynccontextmanager
+async def connected(url: str, token: str | None, *, patience: float | None = 60) -> AsyncGenerator[Client]:
+    """A client of the service; without `--token` the one in the environment."""
+    from ..client import connect
+
+    async with connect(url, token or os.environ.get(TOKEN), patience=patience) as client:
+        yield client
