@@ -18,7 +18,8 @@ UNKNOWN = "UNKNOWN"
 LONGEST = 4_000
 """Characters of a failure's message; a provider may answer with a whole page."""
 
-_DEEPEST = 20
+_MOST = 20
+"""Errors that one chain of causes names, groups and their members included."""
 
 
 def flatten(error: BaseException) -> Failure:
@@ -46,7 +47,7 @@ def _of_model(error: ModelError) -> Failure:
 
 def described(error: BaseException) -> str:
     """The error as `Class: text`, fit for a log and for a model, whatever its text is or does."""
-    return well_formed(_described(error))
+    return well_formed(_described(error, {id(error)}))
 
 
 def said(error: BaseException) -> str:
@@ -56,7 +57,7 @@ def said(error: BaseException) -> str:
 
 def causes(error: BaseException) -> str:
     """The error and what led to it, outermost first, each as `Class: text`."""
-    return well_formed(" ← ".join(_described(e) for e in _chain(error)))
+    return well_formed(_causes(error, set()))
 
 
 def as_error(failure: Failure) -> ModelError:
@@ -81,20 +82,23 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
     return cast("BaseExceptionGroup[BaseException]", error).exceptions if isinstance(error, BaseExceptionGroup) else ()
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen and len(seen) < _DEEPEST:
-        error = _only_member(error)
+def _causes(error: BaseException, seen: set[int]) -> str:
+    # One error may be raised to many tasks, and so stand in a group that is its own cause: `seen` is that of the whole walk.
+    return " ← ".join(_described(e, seen) for e in _chain(error, seen))
+
+
+def _chain(error: BaseException | None, seen: set[int]) -> Iterator[BaseException]:
+    while error is not None and id(error := _only_member(error)) not in seen and len(seen) < _MOST:
         seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _described(error: BaseException) -> str:
+def _described(error: BaseException, seen: set[int]) -> str:
     name = type(error).__name__
     text = _text(error)
     if members := _members(error):
-        return f"{name}: {text} [{'; '.join(map(causes, members))}]"
+        return f"{name}: {text} [{'; '.join(told for member in members if (told := _causes(member, seen)))}]"
     return f"{name}: {text}" if text else name
 
 
