@@ -74,8 +74,8 @@ def check_output(turn: Turn) -> Message | None:
     if output is None or not isinstance(turn.end_reason, Completed):
         return None
     refused = any(call.name == ANSWER and call.error is not None for call in at.calls)
-    why = missing(output, at)
-    if why is None or not (refused or at.terminal):
+    why = missing(output, at) if refused or at.terminal else None
+    if why is None:
         return None
     limit = turn.agent.limits.output_retries
     if tries(at, turn.log.state.surface.entries()) + (not refused) > limit:

@@ -173,6 +173,7 @@ class Runtime:
     async def _write(self) -> None:
         with trio.CancelScope(shield=True):
             await self.writer.run()
+            self.registry.close()
 
     async def _start(self) -> None:
         await self.start_plugins(*self.definitions)

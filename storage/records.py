@@ -123,6 +123,7 @@ def sound(event: Event) -> bytes:
 
 
 _NAMES = (str, type(None))
+_ROLES = ("user", "assistant", "tool")
 
 
 def _is_plain(event: Event) -> bool:
@@ -133,7 +134,7 @@ def _is_plain(event: Event) -> bool:
     elif type(event) is not UserMessage:
         return False
     message = event.message
-    if type(message) is not Message or type(message.id) is not str or len(message.content) != 1:
+    if type(message) is not Message or type(message.id) is not str or message.role not in _ROLES or len(message.content) != 1:
         return False
     block, source = message.content[0], message.source
     text_only = type(block) is TextBlock and type(block.text) is str and block.meta is None
