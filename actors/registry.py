@@ -12,14 +12,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import trio
 from msgspec import Struct
 
-from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, UsageError
+from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, StoreError, UsageError
 from ..storage.events import LogCreated, UserMessage
 from ..storage.log import Log
-from ..storage.records import FORMAT
-from ..storage.store import Head
+from ..storage.records import FORMAT, refuse_unknown
+from ..storage.store import NO_CHUNKS, Head
 from .actor import Actor
 from .failures import described
 from .state import AgentState
@@ -204,6 +205,20 @@ class Registry:
             parent = known.summary.parent
         return tuple(above)
 
+    async def _fold(self, id: str) -> AgentState:
+        """The state from the newest snapshot and what came after it; no chunk is read."""
+        store = self._runtime.store
+        try:
+            snapshot = await store.snapshot(id)
+            state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
+            async for record in store.read(id, -1 if snapshot is None else snapshot.seq, types=NO_CHUNKS):
+                refuse_unknown(record, id)
+                state.apply(record.seq, record.time, record.event)
+        except msgspec.DecodeError as error:
+            text = f"the log of {id!r} cannot be read: {error}; `callboard verify` says where, a backup has what was there"
+            raise StoreError(text, agent=id) from error
+        return state
+
     @asynccontextmanager
     async def lock(self, id: str) -> AsyncGenerator[None]:
         """One opening, creation or deletion of an agent at a time."""
@@ -220,13 +235,11 @@ class Registry:
     def redefine(self, agent: Agent[Any, Any]) -> None:
         """A definition was replaced: open agents of it take the new one, a running turn at its next boundary."""
         for actor in self:
-            own = self._runtime.definitions.has_own(actor.id)
-            if actor.state.identity.name in (agent.name, *agent.formerly) and not own:
+            if actor.state.identity.name in (agent.name, *agent.formerly):
                 actor.define(agent)
 
     # -- dropping
 
-    def forget(self, actor: Actor, error: CallboardError) -> None:
     def close(self) -> None:
         """The system is closed, and nothing more will be written: whoever still waits for a record or an outcome hears of it."""
         for actor in self:
@@ -237,6 +250,7 @@ class Registry:
             actor.log.moved.unpark_all()
             actor.promises.break_all(error)
 
+    def forget(self, actor: Actor, error: CallboardError) -> None:
         """The actor's log failed: the next access reads the disk, in a new epoch."""
         if self._open.get(actor.id) is actor:
             del self._open[actor.id]
@@ -248,7 +262,6 @@ class Registry:
         actor = self._open.pop(id, None)
         self._passive.pop(id, None)
         self.deleted.add(id)
-        self._runtime.definitions.take_back(id)
         if actor is not None:
             self._runtime.observers.unwatch(actor)
 
@@ -275,8 +288,6 @@ class Definitions:
         self._runtime = runtime
         self._by_name: dict[str, Agent[Any, Any]] = {}
         self.changed = trio.lowlevel.ParkingLot()
-        self._own: dict[str, Agent[Any, Any]] = {}
-        """Definitions of single agents: forks that try another one under the same name."""
         """Where those wait who need a definition that is missing."""
 
     def __iter__(self) -> Iterator[Agent[Any, Any]]:
@@ -299,33 +310,13 @@ class Definitions:
             self._by_name[name] = agent
         self.changed.unpark_all()
         for tool in agent.tools:
-        self._add_inner(agent)
-
-    def give(self, id: str, agent: Agent[Any, Any]) -> None:
-        """Let this one agent have the definition, whatever others of its name have; for the life of this system.
-
-        Raises:
-            NameMismatch: a definition behind its delegations has the name of another.
-        """
-        self._add_inner(agent)
-        self._own[id] = agent
-
-    def has_own(self, id: str) -> bool:
-        """Whether the agent has a definition of its own."""
-        return id in self._own
-
-    def take_back(self, id: str) -> None:
-        """The agent is gone, and its own definition with it."""
-        self._own.pop(id, None)
-
-    def _add_inner(self, agent: Agent[Any, Any]) -> None:
             inner = getattr(tool, "agent", None)
             if inner is not None:
                 self.add(inner)
 
     async def find(self, head: Head) -> Agent[Any, Any] | None:
         """The definition of an agent, asking `resolve` for one that is not here."""
-        agent = self._own.get(head.agent) or self._by_name.get(head.summary.name)
+        agent = self._by_name.get(head.summary.name)
         if agent is None and self._runtime.resolve is not None:
             agent = await self._resolve(self._runtime.resolve, head)
         return agent
@@ -343,6 +334,5 @@ class Definitions:
         if name not in (getattr(agent, "name", None), *getattr(agent, "formerly", ())):
             text = f"resolve({name!r}) answered {agent!r}, which is no definition of that name; answer it, or None"
             raise DefinitionMissing(text, agent=head.agent)
-        found: Agent[Any, Any] = agent
-        self.add(found)
-        return found
+        self.add(agent)
+        return agent
