@@ -31,6 +31,7 @@ from .answers import (
     Stopping,
     ToolCall,
 )
+from .comparing import Comparison, compare_runs
 from .delegation import delegate
 from .limits import Limits
 from .models.model import Model, Prepared, RetryPolicy
@@ -55,6 +56,7 @@ __all__ = [
     "Boundary",
     "CallResult",
     "Command",
+    "Comparison",
     "Delivery",
     "Delta",
     "Deny",
@@ -87,6 +89,7 @@ __all__ = [
     "ToolError",
     "ToolOutput",
     "Wait",
+    "compare_runs",
     "default_plugins",
     "delegate",
     "run_sync",

@@ -312,10 +312,23 @@ class AgentRef(Generic[Out]):
         return info_of(await self._runtime.registry.actor(self.id))
 
     async def fork(
-        self, *, at: int | None = None, id: str | None = None, turn: int | None = None, agent: Agent[Any, Any] | None = None
+        self,
+        *,
+        at: int | None = None,
+        id: str | None = None,
+        turn: int | None = None,
+        agent: Agent[Any, Any] | None = None,
+        rerun: bool = False,
     ) -> AgentRef[Any]:
-        """An agent that shares this one's records up to seq `at`, or those before turn `turn`, without copying them."""
-        return await fork(self._runtime, self.id, at=at, id=id, turn=turn, agent=agent)
+        """An agent that shares this one's records up to seq `at`, or those before turn `turn`, without copying them.
+
+        With `agent` it goes on under another definition, which is its alone. With `rerun` it runs turn `turn` again: the same
+        input, without its route, under ids that are new in the fork.
+
+        Raises:
+            UsageError: there is no such seq or turn, nothing to run again, or the id is taken.
+        """
+        return await fork(self._runtime, self.id, at=at, id=id, turn=turn, agent=agent, rerun=rerun)
 
 
 def _put(

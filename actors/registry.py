@@ -12,17 +12,17 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-import msgspec
 import trio
 from msgspec import Struct
 
-from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, StoreError, UsageError
+from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, UsageError
 from ..storage.events import LogCreated, UserMessage
 from ..storage.log import Log
-from ..storage.records import FORMAT, refuse_unknown
-from ..storage.store import NO_CHUNKS, Head
+from ..storage.records import FORMAT
+from ..storage.store import Head
 from .actor import Actor
 from .failures import described
+from .folding import fold_log
 from .state import AgentState
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Registry:
                 f"agent {id!r} is a {name!r}, and this system has no such definition: pass it in agents=[...]", agent=id
             )
         passive = self._passive.pop(id, None)
-        state = await self._fold(id)
+        state = await fold_log(runtime.store, id)
         epoch = passive.epoch if passive is not None else await runtime.store.own(id)
         log = Log(id, epoch, state, runtime.writer, last=head.last, time=head.time, now=runtime.now)
         self.opened += 1
@@ -205,20 +205,6 @@ class Registry:
             parent = known.summary.parent
         return tuple(above)
 
-    async def _fold(self, id: str) -> AgentState:
-        """The state from the newest snapshot and what came after it; no chunk is read."""
-        store = self._runtime.store
-        try:
-            snapshot = await store.snapshot(id)
-            state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
-            async for record in store.read(id, -1 if snapshot is None else snapshot.seq, types=NO_CHUNKS):
-                refuse_unknown(record, id)
-                state.apply(record.seq, record.time, record.event)
-        except msgspec.DecodeError as error:
-            text = f"the log of {id!r} cannot be read: {error}; `callboard verify` says where, a backup has what was there"
-            raise StoreError(text, agent=id) from error
-        return state
-
     @asynccontextmanager
     async def lock(self, id: str) -> AsyncGenerator[None]:
         """One opening, creation or deletion of an agent at a time."""
@@ -235,7 +221,8 @@ class Registry:
     def redefine(self, agent: Agent[Any, Any]) -> None:
         """A definition was replaced: open agents of it take the new one, a running turn at its next boundary."""
         for actor in self:
-            if actor.state.identity.name in (agent.name, *agent.formerly):
+            own = self._runtime.definitions.has_own(actor.id)
+            if actor.state.identity.name in (agent.name, *agent.formerly) and not own:
                 actor.define(agent)
 
     # -- dropping
@@ -261,6 +248,7 @@ class Registry:
         """The agent was deleted."""
         actor = self._open.pop(id, None)
         self._passive.pop(id, None)
+        self._runtime.definitions.take_back(id)
         self.deleted.add(id)
         if actor is not None:
             self._runtime.observers.unwatch(actor)
@@ -287,6 +275,8 @@ class Definitions:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._by_name: dict[str, Agent[Any, Any]] = {}
+        self._own: dict[str, Agent[Any, Any]] = {}
+        """Definitions of single agents: forks that try another one under the same name."""
         self.changed = trio.lowlevel.ParkingLot()
         """Where those wait who need a definition that is missing."""
 
@@ -309,6 +299,26 @@ class Definitions:
         for name in (agent.name, *agent.formerly):
             self._by_name[name] = agent
         self.changed.unpark_all()
+        self._add_inner(agent)
+
+    def give(self, id: str, agent: Agent[Any, Any]) -> None:
+        """Let this one agent have the definition, whatever others of its name have; for the life of this system.
+
+        Raises:
+            NameMismatch: a definition behind its delegations has the name of another.
+        """
+        self._add_inner(agent)
+        self._own[id] = agent
+
+    def has_own(self, id: str) -> bool:
+        """Whether the agent has a definition of its own."""
+        return id in self._own
+
+    def take_back(self, id: str) -> None:
+        """The agent is gone, and its own definition with it."""
+        self._own.pop(id, None)
+
+    def _add_inner(self, agent: Agent[Any, Any]) -> None:
         for tool in agent.tools:
             inner = getattr(tool, "agent", None)
             if inner is not None:
@@ -316,7 +326,7 @@ class Definitions:
 
     async def find(self, head: Head) -> Agent[Any, Any] | None:
         """The definition of an agent, asking `resolve` for one that is not here."""
-        agent = self._by_name.get(head.summary.name)
+        agent = self._own.get(head.agent) or self._by_name.get(head.summary.name)
         if agent is None and self._runtime.resolve is not None:
             agent = await self._resolve(self._runtime.resolve, head)
         return agent
@@ -334,5 +344,6 @@ class Definitions:
         if name not in (getattr(agent, "name", None), *getattr(agent, "formerly", ())):
             text = f"resolve({name!r}) answered {agent!r}, which is no definition of that name; answer it, or None"
             raise DefinitionMissing(text, agent=head.agent)
-        self.add(agent)
-        return agent
+        found: Agent[Any, Any] = agent
+        self.add(found)
+        return found

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..mailbox.inbox import Inbox
 from ..mailbox.items import InboxState
-from ..storage.events import Event, LogCreated, LogForked, TurnResume, TurnStart
+from ..storage.events import Event, InboxPut, LogCreated, LogForked, TurnResume, TurnStart
 from ..storage.folds import (
     Approvals,
     ApprovalsState,
@@ -116,7 +116,7 @@ class AgentState:
         created: list[Apply] = [self._created]
         forked: list[Apply] = [self._forked]
         table: dict[type[Event], list[Apply]] = {LogCreated: created, LogForked: forked}
-        table[TurnStart], table[TurnResume] = [self._taken_up], [self._taken_up]
+        table[TurnStart], table[TurnResume], table[InboxPut] = [self._taken_up], [self._taken_up], [self._taken_up]
         for fold in self._folds():
             kinds: tuple[type[Event], ...] = fold.EVENTS
             apply: Apply = fold.apply
@@ -146,7 +146,8 @@ class AgentState:
             apply(seq, time, event)
 
     def _taken_up(self, seq: int, time: int, event: Event) -> None:
-        self.forked_idle = False
+        if not isinstance(event, InboxPut) or event.wake:
+            self.forked_idle = False
 
     def _created(self, seq: int, time: int, event: LogCreated) -> None:
         self.identity = Identity(event.agent, event.name, event.labels, event.parent, event.depth)
