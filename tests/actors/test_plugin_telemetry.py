@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRat
 from opentelemetry.trace import SpanKind, StatusCode
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors import Agent, System, delegate, tool
+from callboard.actors import Agent, System, ToolContext, delegate, tool
 from callboard.actors.plugins import Permissions, Retry, Telemetry, telemetry
 from callboard.actors.sending import send
 from callboard.actors.testing import Reply
@@ -290,3 +290,23 @@ async def test_without_opentelemetry_the_error_names_the_extra(monkeypatch: pyte
 async def test_the_global_provider_is_taken_if_none_is_given_and_none_set_means_nothing() -> None:
     async with opened(make(scripted("done")), plugins=[Telemetry()]) as (_, ref):
         await say(ref, "hi")
+
+
+async def test_a_child_that_was_only_spawned_has_traces_of_its_own() -> None:
+    out = Exported()
+    child = Agent("child", model=scripted("found"), plugins=())
+
+    @tool
+    async def hire(ctx: ToolContext[Any]) -> str:
+        """Spawn a child and write to it."""
+        ref = await ctx.spawn(child)
+        await ctx.send(ref, "work")
+        return "hired"
+
+    script = scripted(Reply.tools(("c1", "hire", {})), "done")
+    async with opened(make(script, tools=[hire], plugins=[]), plugins=[out.plugin]) as (system, ref):
+        await say(ref, "hi")
+        for id in [agent.id async for agent in system.agents()]:
+            await (await system.get(id)).wait_idle()
+    assert out.named("invoke_agent child").parent is None
+    assert len(out.traces) == 2
