@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import trio
 from crashing import image, live
-from helpers import events, opened, order, records, scripted
+from helpers import events, make, notation, opened, order, records, scripted
 from shops import OPEN, REST, RESUMED, Shop, asked, listed, result_text, within
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors import System
 from callboard.actors.agent import Agent
 from callboard.actors.plugins import Permissions
-from callboard.actors.testing import Reply, trio_wall
+from callboard.actors.testing import Reply, ScriptedModel, trio_wall
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import ApprovalExpired
@@ -169,3 +169,33 @@ async def test_questions_of_agents_without_a_definition_keep_no_other_from_being
         assert [a.agent for a in await listed(system, prefix="2")] == ["2"]
     async with System.open(store, agents=[known], grace=0) as system:
         assert [a.agent for a in await listed(system)] == ["2"]
+
+
+async def test_c136_killed_behind_any_append_there_is_one_question_and_the_body_runs_once_at_most() -> None:
+    async def allow(ref: Any) -> None:
+        await ref.followup("hi", message_id="hi")
+        await wait_all_tasks_blocked()
+        await answer_all(ref._runtime.system)
+
+    async def answer_all(system: System) -> None:
+        for approval in await listed(system):
+            await system.answer(approval.id, "allow", by="ann")
+
+    def answering(request: Any) -> Reply:
+        return Reply.tools(("c1", "pay", {})) if request.step == 1 else Reply.text("done")
+
+    first = await live(Shop().agent(answering), allow)
+    called = first.upto("call(c1)")
+    for cut in first.ends:
+        shop, store = Shop(), await image(first.records, cut)
+        agent = make(ScriptedModel(answering), tools=[shop.tool])
+        async with opened(agent, store) as (system, ref):
+            await wait_all_tasks_blocked()
+            await answer_all(system)
+            await ref.wait_idle()
+            log = await records(store)
+            place = notation(log[: cut + 1])
+            assert len([r for r in log if r.type == "approval/asked"]) == (1 if "TS1" in notation(log) else 0), place
+            assert len(shop.keys) == (1 if "put" in place and cut < called else 0), place
+            result = [r.event for r in log if isinstance(r.event, e.ToolResult)]
+            assert [r.error for r in result] == (["OUTCOME_UNKNOWN"] if cut == called else [None] if result else []), place
