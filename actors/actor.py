@@ -198,6 +198,7 @@ class Actor:
         """A commit failed: a running activity is cut, and its driver calls `fail`; an idle agent has nobody else to do it."""
         if self.turn is not None:
             self.turn.scope.cancel()
+        if self.status == "running":
             self.runtime.turn_over.unpark_all()
         elif self.status == "idle":
             self.fail()

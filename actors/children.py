@@ -89,6 +89,8 @@ async def run_delegation(slot: Slot) -> CallResult:
         why = refusal(actor)
         if why is not None:
             return CallResult.of(f"No child was spawned: {why}.", error="LIMIT")
+        if await actor.runtime.store.head(id) is not None:  # of another life of this agent, deleted without its children
+            return CallResult.of(f"No child was spawned: its id {id} is taken by an agent that is not a child.", error="ID_TAKEN")
         await _spawn_for_task(slot, id)
     child = actor.state.children.get(id)
     assert child is not None, "it was just spawned"

@@ -34,7 +34,7 @@ async def drive(actor: Actor) -> None:
         while not actor.runtime.closing and (actor.take_up or actor.inbox.due(actor.runtime.now_ms())):
             if actor.take_up:
                 await last_and_alone(actor)
-                if actor.runtime.closing:
+                if actor.runtime.closing or actor.log.failed is not None:
                     break
             await _run_turn(actor)
     except StoreError:

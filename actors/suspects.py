@@ -24,12 +24,15 @@ LOOK_S = 0.5
 
 
 async def last_and_alone(actor: Actor) -> None:
-    """Return at once, or, for a suspect about to be taken up, when no other taken-up turn runs (or the system closes)."""
+    """Return at once, or, for a suspect about to be taken up, when no other taken-up turn runs (or the system closes, or the
+    agent's log has failed: then it runs nothing, and is opened anew)."""
     if not is_suspect(actor):
         return
     actor.at_barrier()
     runtime = actor.runtime
-    while not runtime.closing and (runtime.starting or any(_goes_before(other, actor) for other in runtime.registry)):
+    while not (runtime.closing or actor.log.failed) and (
+        runtime.starting or any(_goes_before(other, actor) for other in runtime.registry)
+    ):
         with trio.move_on_after(LOOK_S):
             await runtime.turn_over.park()
 
