@@ -4,7 +4,7 @@ A plugin subclasses `Plugin` and overrides what it needs. A *waterfall* seam get
 on the way in, the answer on the way out, or answer alone without calling `next`. The first plugin registered is the outermost.
 What is not overridden costs nothing: `chains.py` compiles only what is there. The loop itself knows no policy.
 
-Raising `LimitReached` from any seam ends the turn with that limit; what any other throw does is said at each seam.
+Raising `LimitReached` from any seam of a turn ends it with that limit; what any other throw does is said at each seam.
 """
 
 from __future__ import annotations

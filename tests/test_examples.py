@@ -7,6 +7,7 @@ their order; they await at the top level as `python -m trio` lets one do. A comm
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import re
@@ -23,6 +24,7 @@ from trio.testing import MockClock
 
 from callboard import System
 from callboard.actors.models.registry import BUILT_IN
+from callboard.actors.seams import SEAMS, Plugin
 from callboard.actors.testing import Reply, ScriptedModel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -130,6 +132,29 @@ def test_the_code_of_a_page_runs_and_prints_what_it_says(page: Path, capsys: pyt
     for name, value in namespace.items():
         if name.startswith("test_"):
             run_test(value)
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_seam_is_reached_on_the_page_of_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    reached: set[str] = set()
+    check_class: Any = vars(Plugin)["__init_subclass__"].__func__
+
+    def watched(cls: type[Plugin], /, **options: Any) -> None:
+        check_class(cls, **options)
+        for seam in SEAMS & vars(cls).keys():
+            setattr(cls, seam, watched_seam(seam, vars(cls)[seam]))
+
+    def watched_seam(seam: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def reach(*given: Any) -> Any:
+            reached.add(seam)
+            return method(*given)
+
+        return reach
+
+    monkeypatch.setattr(Plugin, "__init_subclass__", classmethod(watched))
+    trio.run(run_page, DOCS / "plugins.md", {"__name__": "plugins"})
+    assert reached == SEAMS
 
 
 async def run_page(page: Path, namespace: dict[str, Any]) -> None:
