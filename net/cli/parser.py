@@ -14,7 +14,7 @@ from .problems import Refused
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction["Parser"]  # pyright: ignore[reportPrivateUsage]
 
-COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "verify")
+COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "why", "fork", "verify")
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
 
 
@@ -58,6 +58,8 @@ def make_parser() -> Parser:
     _add_tail(commands)
     _add_approvals(commands)
     _add_answer(commands)
+    _add_why(commands)
+    _add_fork(commands)
     _add_verify(commands)
     return parser
 
@@ -125,6 +127,22 @@ def _add_answer(commands: _Commands) -> None:
     )
     answer.add_argument("--by", required=True, metavar="NAME", help="who decides; it is kept in the log")
     answer.add_argument("--text", metavar="TEXT", help="why it is denied, or what the call's result is")
+
+
+def _add_why(commands: _Commands) -> None:
+    why = _add(commands, "why", "Say what an agent waits for, and what will make it go on.")
+    _add_where(why)
+    why.add_argument("agent", metavar="ID", help="the agent")
+
+
+def _add_fork(commands: _Commands) -> None:
+    fork = _add(commands, "fork", "Make a new agent that shares another's records, while no process runs its agents.")
+    fork.add_argument("state", metavar="STATE", help="the store's folder")
+    fork.add_argument("agent", metavar="ID", help="the agent whose records are shared")
+    where = fork.add_mutually_exclusive_group()
+    where.add_argument("--at", type=int, metavar="SEQ", help="share records up to this one (default: all)")
+    where.add_argument("--turn", type=int, metavar="N", help="share the records before turn N")
+    fork.add_argument("--id", metavar="NEW", help="the new agent's id (default: one is made)")
 
 
 def _add_where(command: Parser) -> None:

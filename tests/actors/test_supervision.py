@@ -81,9 +81,6 @@ async def test_c212_past_the_limit_the_parent_hears_of_it_once(autojump_clock: M
 async def test_c212_restarts_long_ago_do_not_count(autojump_clock: MockClock) -> None:
     store = MemoryStore()
 
-    async def slow(request: Request) -> None:
-        await trio.sleep(100)
-
     class Slow(Plugin):
         async def assemble(self, ctx: Any, assembly: Any, next: Any) -> Any:
             await trio.sleep(40)
