@@ -126,6 +126,41 @@ def test_an_arrow_down_is_allowed(module: str, source: str) -> None:
     assert arrows_up(source, Path(module)) == []
 
 
+# -- the loop knows no policy
+
+MAY_NAME_POLICIES = {"actors/policies.py", "actors/__init__.py"}
+"""Where an agent that names no plugins gets the default ones, and the package's face."""
+
+
+def policies_named(source: str, module: Path) -> list[str]:
+    """The imports that reach into actors/plugins/, from a module of actors/ that has to run without."""
+    if module.parts[:2] == ("actors", "plugins") or str(module) in MAY_NAME_POLICIES:
+        return []
+    named = (f"{module}:{line}: {name}" for line, name in imported(source, module))
+    return [line for line in named if ": callboard.actors.plugins" in line]
+
+
+def test_removing_every_plugin_leaves_the_bare_machine() -> None:
+    loop = [m for m in modules() if m.parts[0] in ("storage", "mailbox", "actors")]
+    bad = [b for m in loop for b in policies_named((ROOT / m).read_text(encoding="utf-8"), m)]
+    assert not bad, "the loop knows no policy:\n" + "\n".join(bad)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "count"),
+    [
+        ("actors/turn.py", "from .plugins import Retry", 1),
+        ("actors/turn.py", "from . import plugins", 1),
+        ("actors/tools/tool.py", "def f() -> None:\n    from ..plugins.retry import Retry", 1),
+        ("actors/policies.py", "from .plugins.defaults import default_plugins", 0),
+        ("actors/plugins/budget.py", "from .ledger import Ledger", 0),
+        ("actors/turn.py", "from .seams import Plugin", 0),
+    ],
+)
+def test_a_policy_in_the_loop_is_seen(module: str, source: str, count: int) -> None:
+    assert len(policies_named(source, Path(module))) == count
+
+
 # -- names are chosen
 
 
