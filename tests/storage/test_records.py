@@ -11,8 +11,8 @@ import pytest
 from callboard.storage import chunks as c
 from callboard.storage import events as e
 from callboard.storage.codec import encode_frame, unpack_runs
-from callboard.storage.errors import UsageError
 from callboard.storage.conformance_kit import batch
+from callboard.storage.errors import UsageError
 from callboard.storage.folds.usage import UsageFold
 from callboard.storage.messages import (
     File,
