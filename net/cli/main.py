@@ -24,6 +24,7 @@ DEBUG = "CALLBOARD_DEBUG"
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is described in `problems`."""
     words = sys.argv[1:] if words is None else words
+    _stand_in_for_closed()
     _tolerate_any_text()
     output = Output(json="--json" in words)
     try:
@@ -54,6 +55,12 @@ async def _command(arguments: argparse.Namespace, output: Output) -> int:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     return int(await module.command(arguments, output))
+
+
+def _stand_in_for_closed() -> None:
+    """A program may be started with its output closed (`>&-`), and then does its work unheard."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  (they live as long as the process)
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _tolerate_any_text() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,9 +70,10 @@ class Watch(Plugin):
         self.screen = screen
 
     async def on_event(self, ctx: SeamContext, value: Record) -> None:
-        """Show it."""
+        """Show it, as long as somebody reads: that nobody does is said once, by the command, when it has ended."""
         if isinstance(value.event, Event):
-            self.screen.show(ctx.id, value.event)
+            with suppress(BrokenPipeError):
+                self.screen.show(ctx.id, value.event)
 
 
 async def lead_of(store: Store, labels: Mapping[str, str]) -> tuple[str, bool]:
