@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import Agent, Ask, System, delegate, tool
 from callboard.actors.testing import Reply, ScriptedModel
+from callboard.net import serve
 from callboard.net.cli import main
 from callboard.storage import open_store, verify
 
@@ -91,6 +93,25 @@ def test_why_reads_beside_the_process_that_runs_it(tmp_path: Path) -> None:
 
     trio.run(busy, tmp_path / "s", look)
     assert len(seen) == 7 and seen[-1] == f"process {os.getpid()} runs it"
+
+
+def test_why_asks_a_service() -> None:
+    async def main_task() -> list[str]:
+        desk = agent(Reply.hang("hm"))
+        async with System.open(":memory:", agents=[desk], grace=0) as system, trio.open_nursery() as nursery:
+            server = await nursery.start(partial(serve, system, port=0))
+            ref = await system.spawn(desk, id="ann")
+            await ref.followup("hello")
+            await ref.inject("by the way")
+            words = [sys.executable, "-P", "-m", "callboard.net.cli", "why", f"ws://127.0.0.1:{server.port}", "ann"]
+            done = await trio.run_process(words, capture_stdout=True)
+            nursery.cancel_scope.cancel()
+        return done.stdout.decode().splitlines()
+
+    first, waits, pending = trio.run(main_task)
+    assert first == "ann (desk): turn 1 is open, step 1"
+    assert waits.startswith("  waits for the model: turn 1, step 1, attempt 1, for ")
+    assert pending == "  pending (next-step): by the way"
 
 
 def test_why_of_an_idle_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
