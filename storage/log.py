@@ -45,11 +45,6 @@ class State(Protocol):
 S = TypeVar("S", bound=State)
 
 
-def wall_ms(now: Callable[[], float] = unix_time) -> int:
-    """Unix milliseconds by the clock given."""
-    return int(now() * 1000)
-
-
 class Ticket:
     """One trip of a tail to the disk. Those who wait for it are woken by its own result, never by a shared condition."""
 
