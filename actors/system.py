@@ -17,27 +17,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..storage.engines.checks import check_agent
 from ..storage.errors import UsageError
-from ..storage.events import Cause
 from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
 from ..storage.store import Store
 from .agent import Agent
 from .approving import answer, approvals
-from .cancelling import cancel
-from .child_end import end_for_good
 from .content import mint_id
+from .deleting import delete
 from .models.model import Model
 from .ref import AgentRef
 from .report import Report
 from .runtime import Runtime
 from .seams import Plugin, check_plugins
 from .values import AgentSummary, Approval
-from .waiting import wait_edge
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
-
-    from .actor import Actor
 
     Out = TypeVar("Out", default=str)
 
@@ -158,30 +153,7 @@ class System:
             AgentNotFound: there is none.
             AskCycle: the agent waits, directly or not, for the one whose turn this call is part of.
         """
-        runtime = self._runtime
-        actor = await runtime.registry.actor(id)
-        with actor.held(), wait_edge(runtime, id, "delete"):
-            runtime.registry.deleting.add(id)
-            try:
-                await self._delete(actor, tree=tree)
-            finally:
-                runtime.registry.deleting.discard(id)
-
-    async def _delete(self, actor: Actor, *, tree: bool) -> None:
-        registry = self._runtime.registry
-        await cancel(actor, Cause("disposed"))
-        await actor.wait_idle()
-        if tree:
-            for child in actor.state.children.all():
-                if await registry.exists(child.id):
-                    await self.delete(child.id)
-        await end_for_good(actor, task=True)
-        async with registry.lock(actor.id):
-            await actor.log.commit()
-            await actor.log.delete()
-            registry.remove(actor.id)
-            assert actor.log.failed is not None, "a deleted log refuses everything"
-            actor.promises.break_all(actor.log.failed)
+        await delete(self._runtime, id, tree=tree)
 
     async def agents(
         self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None, after: str | None = None

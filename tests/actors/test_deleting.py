@@ -1,0 +1,110 @@
+"""Deleting: no trace is left in the store, of the agent and all below it; what forks share stays; nothing need be opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+from helpers import make, say, scripted
+
+from callboard.actors import Agent, System, ToolContext, delegate, tool
+from callboard.actors.testing import Reply
+from callboard.storage import Image, backup, open_store, verify
+from callboard.storage.engines.lmdb_layout import TABLES
+from callboard.storage.errors import AgentNotFound
+from callboard.storage.folds.children import KEEP
+from callboard.storage.messages import TextBlock
+
+SECRET = "zq-secret-"
+
+
+def rows(folder: Path) -> dict[str, int]:
+    """How many rows of each table hold the word, in their keys or values."""
+    found: dict[str, int] = {}
+    with lmdb.open(str(folder), max_dbs=20, readonly=True) as env, env.begin() as txn:
+        for table in TABLES:
+            cursor = txn.cursor(db=env.open_db(table.encode(), txn=txn, create=False))
+            found[table] = sum(SECRET.encode() in key + value for key, value in cursor)
+    return {table: count for table, count in found.items() if count}
+
+
+@tool
+async def look(ctx: ToolContext[Any], what: str) -> str:
+    """Look."""
+    ctx.note("seen", {SECRET: what})
+    return f"{SECRET}result"
+
+
+def desk(*replies: Any) -> Agent[Any, Any]:
+    leaf = Agent("leaf", model=scripted(f"{SECRET}leaf"), plugins=())
+    middle = Agent("middle", model=scripted(Reply.tools(("c", "leaf", {"task": SECRET})), "middle"), plugins=())
+    middle = middle.replace(tools=[delegate(leaf)])
+    return make(scripted(*replies), tools=[look, delegate(middle)], system="You help.")
+
+
+CALLS = Reply.tools((f"{SECRET}call", "look", {"what": f"{SECRET}what"}), ("c2", "middle", {"task": f"{SECRET}task"}))
+
+
+async def live(folder: Path) -> None:
+    """One agent `a` that leaves its word in every table, and another that does not."""
+    agent = desk("hello", CALLS, Reply.text(f"{SECRET}answer", parts=9), "nothing")
+    async with System.open(folder, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        await say(ref, "hello")
+        await ref.fork(id="f")
+        picture = Image.from_bytes(f"{SECRET}pixels".encode(), "image/png")
+        await ref.ask([TextBlock(f"{SECRET}text"), picture], message_id=f"{SECRET}id", sender=f"{SECRET}ann")
+        await ref.remind(f"{SECRET}tea", after_s=9999, id=f"{SECRET}timer")
+        await ref.inject(f"{SECRET}pending", message_id=f"{SECRET}pending")
+        other = await system.spawn(agent, id="b")
+        await say(other, "anything")
+        await ref.fork(id=f"{SECRET}fork")
+        actor = await system._runtime.registry.actor("a")  # pyright: ignore[reportPrivateUsage]
+        actor.log.snapshot_soon()
+        await ref.withdraw((await ref.inject(f"{SECRET}withdrawn")).message_id)
+        assert (await ref.info()).turn == 2
+
+
+async def test_c238_a_deleted_agent_leaves_no_trace_and_forks_keep_what_they_share(tmp_path: Path) -> None:
+    await live(tmp_path / "s")
+    assert set(rows(tmp_path / "s")) >= {"journal", "chunks", "ids", "heads", "logs", "snapshots", "blobs"}
+    async with System.open(tmp_path / "s", agents=[desk("more")]) as system:
+        await system.delete(f"{SECRET}fork")
+        await system.delete("a")
+        assert [agent.id async for agent in system.agents()] == ["b", "f"]
+        fork = await system.get("f")
+        assert [message.text for message in await fork.messages()] == ["hello", "hello"]
+    assert rows(tmp_path / "s") == {}
+    async with open_store(tmp_path / "s", readonly=True) as store:
+        assert (await verify(store)).ok
+        await backup(store, tmp_path / "copy")
+    assert SECRET.encode() not in (tmp_path / "copy" / "data.mdb").read_bytes(), "nor between the rows of a copy"
+
+
+async def test_what_cannot_be_opened_can_be_deleted(tmp_path: Path) -> None:
+    await live(tmp_path / "s")
+    async with System.open(tmp_path / "s") as system:
+        for id in ("a", "b", "f", f"{SECRET}fork"):
+            await system.delete(id)
+        with pytest.raises(AgentNotFound):
+            await system.delete("nobody")
+        assert [agent.id async for agent in system.agents()] == []
+    assert rows(tmp_path / "s") == {}
+
+
+async def test_children_of_long_ago_are_deleted_too() -> None:
+    count = KEEP + 5
+    leaf = Agent("leaf", model=scripted(*["done"] * count), plugins=())
+    calls = [Reply.tools(*((f"c{n}", "leaf", {"task": "t"}) for n in range(start, start + 15))) for start in range(0, count, 15)]
+    top = make(scripted(*calls, "all"), tools=[delegate(leaf)])
+    async with System.open(":memory:", agents=[top]) as system:
+        ref = await system.spawn(top, id="a")
+        await ref.ask("go")
+        await ref.fork(id="f")
+        assert len([agent.id async for agent in system.agents("a/")]) == count
+        await system.delete("f")
+        assert len([agent.id async for agent in system.agents("a/")]) == count, "they are not the fork's"
+        await system.delete("a")
+        assert [agent.id async for agent in system.agents()] == []
