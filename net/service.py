@@ -24,12 +24,15 @@ from .connection import Connection
 from .feeds import Feeds
 from .handlers import Desk
 from .limits import ServiceLimits
-from .websocket import BUFFER, Socket, library
+from .websocket import BUFFER, Socket, leaves, library
 from .wire.closes import GOING_AWAY
 from .wire.methods import SUBPROTOCOL
 
 _log = logging.getLogger("callboard.service")
-_FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 30\r\n\r\ntoo many connections; try later"
+_SORRY = b"too many connections; try later"
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(_SORRY), _SORRY)
+_FROM_OUTSIDE = ("wsproto", "h11", "trio", "ssl")
+"""Where errors come from that say something about the other side, and nothing about the service."""
 
 
 class Server:
@@ -64,8 +67,8 @@ class Server:
         self._streams += 1
         try:
             await self._serve(stream)
-        except Exception:
-            _log.exception("a connection failed")
+        except Exception as error:
+            _report(error)
         finally:
             self._streams -= 1
             await trio.aclose_forcefully(stream)
@@ -119,6 +122,15 @@ class Server:
         async with trio.open_nursery() as nursery:
             for connection in self._connections:
                 nursery.start_soon(connection.close, GOING_AWAY, "the service is closing")
+
+
+def _report(error: Exception) -> None:
+    found = list(leaves(error))
+    outside = all(type(leaf).__module__.partition(".")[0] in _FROM_OUTSIDE or isinstance(leaf, UnicodeError) for leaf in found)
+    if outside:
+        _log.info("a connection ended: %s", "; ".join(map(str, found)))
+    else:
+        _log.error("a connection failed", exc_info=error)
 
 
 async def serve(

@@ -7,17 +7,17 @@ close has a deadline, since the library waits for the other side for ever.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import ssl
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from ssl import SSLContext
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import trio
 
 from ..storage.errors import Disconnected, ServiceError, Unauthorized, UsageError
-from .wire.closes import VANISHED
+from .wire.closes import NORMAL, VANISHED
 from .wire.methods import SUBPROTOCOL
 
 BUFFER = 64 * 1024
@@ -116,7 +116,7 @@ Dial = Callable[[], AbstractAsyncContextManager[Socket]]
 """Opens one connection to the service."""
 
 
-def dialer(url: str, token: str | None, ssl_context: SSLContext | None) -> Dial:
+def dialer(url: str, token: str | None, ssl_context: ssl.SSLContext | None) -> Dial:
     """What opens connections to this address.
 
     Raises:
@@ -127,31 +127,93 @@ def dialer(url: str, token: str | None, ssl_context: SSLContext | None) -> Dial:
         raise UsageError(f"{url!r} is no address of a service; it looks like ws://127.0.0.1:8000")
     if parts.username or parts.password or parts.query:
         raise UsageError("an address holds no token, since addresses are logged: give token=")
-    websocket = library()
+    library()
     headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode("latin-1"))]
+    secure = ssl_context or ssl.create_default_context() if parts.scheme == "wss" else None
+    port = parts.port or (443 if secure else 80)
 
     @asynccontextmanager
     async def dial() -> AsyncGenerator[Socket]:
+        stream = await _open(url, str(parts.hostname), port, secure)
         try:
-            async with websocket.open_websocket_url(
-                url,
-                ssl_context,
-                subprotocols=[SUBPROTOCOL],
-                extra_headers=list(headers),
-                max_message_size=LONGEST,
-                receive_buffer_size=BUFFER,
-                connect_timeout=CONNECT_S,
-                disconnect_timeout=CLOSE_S,
-            ) as connection:
-                yield Socket(connection)
-        except websocket.ConnectionRejected as error:
-            raise _rejected(url, error.status_code, error.body or b"") from error
-        except websocket.DisconnectionTimeout:
-            pass  # it is closed all the same
-        except (websocket.HandshakeError, websocket.ConnectionClosed) as error:
-            raise Disconnected(f"nobody answers at {url}; is the service running there?") from error
+            async with _wrapped(stream, url, parts.netloc, parts.path or "/", headers) as socket:
+                yield socket
+        finally:
+            # The library leaves the stream open when a handshake is refused.
+            await trio.aclose_forcefully(stream)
 
     return dial
+
+
+async def _open(url: str, host: str, port: int, secure: ssl.SSLContext | None) -> trio.SocketStream | trio.SSLStream[Any]:
+    """A stream to the service, its TLS handshake done."""
+    try:
+        with trio.fail_after(CONNECT_S):
+            if secure is None:
+                return await trio.open_tcp_stream(host, port)
+            stream = await trio.open_ssl_over_tcp_stream(host, port, ssl_context=secure, https_compatible=True)
+            try:
+                await stream.do_handshake()
+            except BaseException:
+                await trio.aclose_forcefully(stream)
+                raise
+            return stream
+    except trio.BrokenResourceError as error:
+        raise Disconnected(f"{url} does not prove who it is: {error.__cause__ or error}") from error
+    except (OSError, trio.TooSlowError) as error:
+        raise Disconnected(f"nobody answers at {url}; is the service running there?") from error
+
+
+@asynccontextmanager
+async def _wrapped(stream: Any, url: str, host: str, path: str, headers: list[tuple[bytes, bytes]]) -> AsyncGenerator[Socket]:
+    """The WebSocket on a stream, after its handshake."""
+    websocket, connection = library(), None
+    inner: Exception | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            with trio.move_on_after(CONNECT_S):
+                connection = await websocket.wrap_client_stream(
+                    nursery,
+                    stream,
+                    host,
+                    path,
+                    subprotocols=[SUBPROTOCOL],
+                    extra_headers=list(headers),
+                    max_message_size=LONGEST,
+                    receive_buffer_size=BUFFER,
+                )
+            if connection is not None:
+                socket = Socket(connection, stream)
+                try:
+                    yield socket
+                except Exception as error:
+                    inner = error
+                finally:
+                    await socket.close(NORMAL, "", within=CLOSE_S)
+            nursery.cancel_scope.cancel()
+    except ExceptionGroup as group:  # the library's reader: refused, or what came is no WebSocket
+        raise inner or _refused(url, group) from group
+    if inner is not None:
+        raise inner
+    if connection is None:
+        raise Disconnected(f"{url} does not answer as a service does; what runs there?")
+
+
+def _refused(url: str, group: ExceptionGroup[Exception]) -> ServiceError:
+    for error in leaves(group):
+        if isinstance(error, library().ConnectionRejected):
+            rejected: Any = error
+            return _rejected(url, rejected.status_code, rejected.body or b"")
+    return Disconnected(f"{url} does not speak as a service does; what runs there?")
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The error, or those in a group and its groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
 
 
 def _rejected(url: str, status: int, body: bytes) -> ServiceError:

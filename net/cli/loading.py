@@ -43,10 +43,11 @@ def load_agents(file: str) -> tuple[list[Agent[Any, Any]], Any]:
     if name:
         raise Refused(f"all Agents of a file are served: give {path} without :{name}")
     names = vars(_run_file(path))
-    agents: list[Agent[Any, Any]] = list({id(value): value for value in names.values() if isinstance(value, Agent)}.values())
+    found: dict[str, Agent[Any, Any]] = {key: value for key, value in names.items() if isinstance(value, Agent)}
+    agents = {id(agent): agent for agent in found.values()}
     if not agents:
         raise Refused(f"there is no Agent in {path}")
-    return agents, names.get("deps")
+    return list(agents.values()), names.get("deps")
 
 
 def _split(where: str) -> tuple[Path, str]:
