@@ -55,6 +55,7 @@ class Socket:
         self._connection, self._stream = connection, stream
         self._gone: type[Exception] = library().ConnectionClosed
         self._lock = trio.Lock()
+        self._closing: trio.Event | None = None
         self.sending_since: float | None = None
         """Since when the message under way has been waiting for the other side to read; None if none is."""
 
@@ -98,9 +99,17 @@ class Socket:
             raise self._closed() from error
 
     async def close(self, code: int, reason: str, *, within: float) -> None:
-        """Close, with a code if the other side still reads; after `within` seconds in any case."""
+        """Close, with a code if the other side still reads; after `within` seconds in any case. The first code counts, and
+        whoever closes after the first waits for it: the library's reader must live until the other side has answered."""
         with trio.CancelScope(shield=True), trio.move_on_after(within):
-            await self._connection.aclose(code, reason)
+            if self._closing is not None:
+                await self._closing.wait()
+                return
+            self._closing = trio.Event()
+            try:
+                await self._connection.aclose(code, reason)
+            finally:
+                self._closing.set()
 
     async def cut(self) -> None:
         """Close what is underneath: whoever still sends hears of it."""
