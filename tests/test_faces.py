@@ -15,6 +15,7 @@ PROMISED = {
     ),
     "callboard.actors.plugins": "Retry Budget LoopGuard Permissions Invariants Redact",
     "callboard.actors.testing": "ScriptedModel Reply every_crash tool_context trio_wall",
+    "callboard.net": "serve connect",
     "callboard.storage": (
         "open_store verify export_log import_log backup Store Record Message Request Usage chunks CallboardError UsageError "
         "NameMismatch AgentNotFound AgentDeleted DefinitionMissing AskCycle ApprovalExpired InputError InboxFull InputRefused "
