@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+import trio
 
 from .chains import Chains
 from .plugins.defaults import default_plugins
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("callboard")
 Ancestors = Sequence[tuple[str, "Agent[Any, Any]"]]
 """Id and definition of each agent above, the parent first."""
+_within: ContextVar[tuple[Plugin, ...]] = ContextVar("callboard.starting", default=())
+"""The plugins whose `on_start` this task is part of."""
 
 
 class Policies:
@@ -31,6 +36,7 @@ class Policies:
         self._own: dict[int, tuple[Agent[Any, Any], tuple[Plugin, ...]]] = {}
         self._chains: dict[tuple[int, ...], Chains] = {}
         self._started: dict[int, Plugin] = {}
+        self._starting: dict[int, trio.Event] = {}
 
     def of(self, agent: Agent[Any, Any]) -> tuple[Plugin, ...]:
         """The agent's own plugins; the definition is kept, so that its identity stays its own."""
@@ -60,11 +66,30 @@ class Policies:
         return carriers[-1] if carriers else agent
 
     async def start(self, system: Any, agents: Sequence[Agent[Any, Any]]) -> None:
-        """Start what has not been started, of the system's plugins and those of these definitions."""
+        """Start what has not been started, of the system's plugins and those of these definitions.
+
+        Returns when all of them have started, whoever began it. One that failed to has not, and is tried again the next time.
+        """
         for plugin in self._all(agents):
-            if id(plugin) not in self._started:
-                self._started[id(plugin)] = plugin
-                await plugin.on_start(system)
+            while id(plugin) not in self._started:
+                other = self._starting.get(id(plugin))
+                if other is None:
+                    await self._start(system, plugin)
+                elif plugin in _within.get():
+                    break  # `on_start` itself opens an agent that has the plugin: that cannot wait for it
+                else:
+                    await other.wait()
+
+    async def _start(self, system: Any, plugin: Plugin) -> None:
+        done = self._starting[id(plugin)] = trio.Event()
+        token = _within.set((*_within.get(), plugin))
+        try:
+            await plugin.on_start(system)
+            self._started[id(plugin)] = plugin
+        finally:
+            _within.reset(token)
+            del self._starting[id(plugin)]
+            done.set()
 
     async def stop(self) -> None:
         """Stop all that were started; one that fails to keeps nobody from stopping."""
