@@ -11,7 +11,7 @@ import trio
 from helpers import check, events, make, opened, order, say, scripted
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import Agent, System, ToolContext, tool
+from callboard.actors import Agent, Answer, Plugin, Reject, System, ToolContext, tool
 from callboard.actors.content import to_message
 from callboard.actors.limits import Limits
 from callboard.actors.testing import Reply, ScriptedModel, every_crash
@@ -157,6 +157,34 @@ async def test_c252_a_timer_is_not_refused_by_a_full_inbox(autojump_clock: MockC
     async with opened(ECHO.replace(limits=Limits(pending=0)), now=Wall()) as (_, ref):
         await ref.remind("tea", after_s=1)
         assert (await ref.outcome(turn=1)).text == "tea"
+
+
+class Guards(Plugin):
+    """Refuses whatever comes from outside, and answers every command."""
+
+    async def accept(self, ctx: Any, message: Any, next: Any) -> Any:
+        return Reject("no")
+
+    async def command(self, ctx: Any, command: Any, next: Any) -> Any:
+        return Answer("a command")
+
+
+async def test_c266_a_reminder_is_not_asked_for_and_is_no_command(autojump_clock: MockClock) -> None:
+    async with opened(ECHO.replace(plugins=[Guards()]), now=Wall()) as (_, ref):
+        timer = await ref.remind("/stop", after_s=1)
+        assert (await ref.outcome(timer.id)).text == "/stop"
+
+
+async def test_the_schedule_forgets_what_was_set_anew(autojump_clock: MockClock) -> None:
+    async with opened(ECHO, now=Wall()) as (system, ref):
+        schedule = system._runtime.schedule  # pyright: ignore[reportPrivateUsage]
+        for n in range(500):
+            await ref.remind("tea", after_s=1000 - n, id=f"t{n}")
+        for n in range(500):
+            await ref.cancel_timer(f"t{n}")
+        assert len(schedule) == 0 and len(schedule._heap) < 200  # pyright: ignore[reportPrivateUsage]
+        await trio.sleep(2000)
+        assert (await ref.info()).turn == 0
 
 
 async def test_a_deleted_agent_is_reminded_of_nothing_and_a_fork_has_no_timers(autojump_clock: MockClock) -> None:
