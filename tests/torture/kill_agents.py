@@ -1,237 +1,298 @@
-"""Kill -9 a system of fifty agents at random moments, and see that nothing acknowledged is lost and nothing is done twice.
+"""Kill -9 a system of fifty agents in trees, at every commit point in turn and at random moments, and look what is left.
 
-    python tests/torture/kill_agents.py [--kills 30] [--seed 1] [--agents 50]
+    python tests/torture/kill_agents.py [--kills 1000] [--seed 1] [--agents 50]
 
-Each agent gets a few inputs; each turn pays (a `never` tool), looks something up (a `safe` one), and lets a child pay, too. The
-tools write a ledger outside the store, and so does the sender, for each receipt it gets. After each kill the store is read and
-must verify. In the end a last run goes through: then every acknowledged input has a turn that completed, no payment stands in
-the ledger twice, and what the log says of a payment agrees with the ledger: a result `paid` is there, a call that never began is
-not.
+A life is a fresh folder in which the trees of `trees.py` work. Its first kill falls at the next commit point (before the commit,
+behind it, or within), its second at one of the commits of the recovery, the others at random moments. After each kill the store
+and the ledgers must agree (`tree_checks.py`); then the next process goes on. The last one runs through, and leaves nothing open.
+
+Every process is a fork of this one, which holds no thread and no store, so that a life costs what it does and no imports.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
+import select
 import signal
-import subprocess
 import sys
 import tempfile
+import threading
 import time
+import traceback
 from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import trio
+from msgspec import Struct
+from tree_checks import Failed, Kept, look
+from trees import TREE, FolderLedger, World, definitions, live
 
-from callboard import Agent, System, ToolContext, delegate, tool
-from callboard.actors import Limits
-from callboard.actors.testing import Reply, ScriptedModel
-from callboard.mailbox.addresses import effect_key
-from callboard.storage import events as e
-from callboard.storage.messages import Request
+from callboard import System
+from callboard.storage.errors import StoreError
 from callboard.storage.opening import open_store
-from callboard.storage.store import Store
-from callboard.storage.verify import verify
+from callboard.storage.store import Results, Store, Unit
+from callboard.storage.testing import FaultyStore
 
-INPUTS = 8
-"""Inputs for each agent."""
 KILLS_A_LIFE = 5
-"""After so many kills the agents may end what they have, and others begin."""
-PACE = 0.05
-"""Seconds that a tool takes, so that kills fall into bodies too."""
+RECOVERY = 12
+"""Commits of a recovery that are killed in turn."""
+CALM_S = 120
+"""A run that nobody kills is stuck after so long."""
+EVERY_S = 10
+"""Between two lines of progress."""
+FIGURES = ("records", "turns", "resumes", "payments", "unknown", "children", "mail", "timers", "answers", "inputs")
+
+Place = Literal["before", "behind", "within"]
 
 
-class Failed(Exception):
-    """What the torture found."""
+class At(Struct, frozen=True):
+    """Kill at the commit of this number, from 1."""
+
+    commit: int
+    place: Place
 
 
 # -- the process that is killed
 
 
-def definitions(ledger: Path) -> Agent[Any, Any]:
-    """The agent, whose tools write `ledger`, and behind its delegation the child."""
+class Doomed(FaultyStore):
+    """A store whose process kills itself at one of its commits."""
 
-    @tool(replay="never")
-    async def pay(ctx: ToolContext[Any]) -> str:
-        """Pay once."""
-        write_line(ledger, ctx.effect_key)
-        await trio.sleep(PACE)
-        return "paid"
+    def __init__(self, inner: Store, at: At) -> None:
+        super().__init__(inner)
+        self._left, self._place = at.commit, at.place
 
-    @tool(replay="safe", mode="parallel")
-    async def look() -> str:
-        """Look something up."""
-        await trio.sleep(PACE)
-        return "seen"
-
-    child = Agent("child", model=ScriptedModel(one_payment), tools=[pay], plugins=())
-    limits = Limits(recoveries=1000, depth=2)
-    return Agent("payer", model=ScriptedModel(payment_and_child), tools=[pay, look, delegate(child)], plugins=(), limits=limits)
-
-
-def one_payment(request: Request) -> Reply:
-    """The child: pay, and say so."""
-    return Reply.text("done") if request.messages[-1].role == "tool" else Reply.tools(("p", "pay", {}))
+    async def commit(self, units: Sequence[Unit]) -> Results:
+        """As the inner store, unless it is the one."""
+        self._left -= 1
+        if self._left == 0 and self._place == "before":
+            die()
+        if self._left == 0 and self._place == "within":
+            threading.Timer(random.uniform(0, 0.002), die).start()
+        results = await self.inner.commit(units)
+        if self._left == 0:
+            die()
+        return results
 
 
-def payment_and_child(request: Request) -> Reply:
-    """The agent: pay and look, then let the child pay, then answer."""
-    results = 0
-    for message in reversed(request.messages):
-        if message.role == "user":
-            break
-        results += len(message.results)
-    match results:
-        case 0:
-            return Reply.tools(("p", "pay", {}), ("l", "look", {}))
-        case 2:
-            return Reply.tools(("c", "child", {"task": "pay"}))
-        case _:
-            return Reply.text("over", parts=5)
+def die() -> None:
+    """As the power goes."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def write_line(path: Path, line: str) -> None:
-    """One line that a kill cannot tear: one write to a file opened for appending."""
-    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+async def work(folder: Path, trees: int, at: At | None) -> None:
+    """One life of the process, to its end or to the commit at which it dies."""
+    world = World(ledger=FolderLedger(folder / "ledger"), trees=trees)
+    async with open_store(folder / "state") as engine:
+        store = engine if at is None else Doomed(engine, at)
+        async with System.open(store, agents=definitions(world)) as system:
+            await live(world, system)
+
+
+# -- the processes that look
+
+
+async def examine(folder: Path, over: bool, seen: Sequence[str]) -> tuple[list[str], dict[str, int]]:
+    """Check store and ledgers; the results that are kept by now, and figures."""
     try:
-        os.write(file, f"{line}\n".encode())
-    finally:
-        os.close(file)
+        async with open_store(folder / "state", readonly=True) as store:
+            kept = await look(store, FolderLedger(folder / "ledger"), over=over)
+    except StoreError as error:
+        # Killed while the store was being created: there is none yet, and that is what a reader is told.
+        if over or "there is no store" not in error.message:
+            raise Failed(f"after a kill: {error}") from error
+        kept = Kept()
+    if lost := set(seen) - kept.finished:
+        raise Failed(f"results that were on disk are gone: {sorted(lost)[:3]}")
+    return sorted(kept.finished), figures(kept, folder)
 
 
-async def work(folder: Path, agents: int) -> None:
-    """Send every input (again, if it was sent before), note the receipts, and wait for all outcomes."""
-    payer = definitions(folder / "payments")
-
-    async def use(system: System, id: str) -> None:
-        ref = await system.spawn(payer, id=id)
-        for n in range(INPUTS):
-            receipt = await ref.followup(f"input {n}", message_id=f"m{n}")
-            write_line(folder / "receipts", f"{id} {receipt.message_id}")
-        for n in range(INPUTS):
-            await ref.outcome(f"m{n}")
-
-    async with System.open(folder / "state", agents=[payer]) as system, trio.open_nursery() as nursery:
-        for n in range(agents):
-            nursery.start_soon(use, system, f"agent-{n}")
+def figures(kept: Kept, folder: Path) -> dict[str, int]:
+    """What the closing line adds up."""
+    counts = (kept.records, len(kept.turns), kept.resumes, len(FolderLedger(folder / "ledger").lines("payments")), kept.unknown)
+    around = (len(kept.spawned), len(kept.mail), len(kept.fired), len(kept.answers))
+    inputs = sum(key.startswith("lead-") and "#" not in key for key in kept.completed)
+    return dict(zip(FIGURES, (*counts, *around, inputs), strict=True))
 
 
 # -- the process that kills
 
 
-def torture(*, kills: int, seed: int, agents: int) -> int:
-    """Kill, look, and start again, until so many kills found the process at work; gives their number.
+class Torture:
+    """Lives and kills, counted."""
 
-    Raises:
-        Failed: something was lost, done twice, or cannot be read.
-    """
-    rng, killed = random.Random(seed), 0
-    while killed < kills:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            for _ in range(min(KILLS_A_LIFE, kills - killed)):
-                if not run(folder, agents, kill_after=rng.uniform(0.4, 1.2)):
-                    break
-                killed += 1
-                trio.run(look_at, folder)
-            run(folder, agents, kill_after=None)
-            trio.run(look_at, folder)
-            trio.run(settle_up, folder, agents)
-    return killed
+    def __init__(self, *, kills: int, seed: int, trees: int, say: Callable[[str], None]) -> None:
+        self.wanted, self.trees, self.say = kills, trees, say
+        self.random = random.Random(seed)
+        self.kills: Counter[str] = Counter()
+        self.lives, self.total = 0, Counter[str]()
+        self._points, self._recovery = itertools.count(1), itertools.cycle(range(1, RECOVERY + 1))
+        self._places: itertools.cycle[Place] = itertools.cycle(("before", "behind", "within"))
+        self._lasts_s = 0.0
+        self._began = self._said = time.monotonic()
+
+    def run(self) -> None:
+        """Kill as often as wanted.
+
+        Raises:
+            Failed: something was lost, done twice, or cannot be read.
+        """
+        began = time.monotonic()
+        self._in_folder(lambda folder: self._finish(folder))
+        self._lasts_s = time.monotonic() - began
+        self._began = time.monotonic()
+        while self.kills.total() < self.wanted:
+            self._in_folder(self._life)
+
+    def _in_folder(self, do: Callable[[Path], None]) -> None:
+        with tempfile.TemporaryDirectory(prefix="callboard-kill-") as name:
+            try:
+                do(Path(name))
+            except Failed as failure:
+                kept = Path(tempfile.mkdtemp(prefix="callboard-failed-"))
+                Path(name).rename(kept / "life")
+                Path(name).mkdir()
+                raise Failed(f"{failure}\n(kept in {kept / 'life'})") from failure
+
+    def _life(self, folder: Path) -> None:
+        finished: list[str] = []
+        for n in range(min(KILLS_A_LIFE, self.wanted - self.kills.total())):
+            at = self._point(n)
+            looks = len(FolderLedger(folder / "ledger").lines("looks"))
+            if not self._killed(folder, at):
+                break
+            self.kills["at a random moment" if at is None else f"{at.place} a commit"] += 1
+            finished = self._look(folder, finished, looks, over=False)
+            self._progress()
+        self._finish(folder, finished)
+        self.lives += 1
+
+    def _point(self, kill: int) -> At | None:
+        """Where this kill of a life falls; None: anywhere."""
+        if kill > 1:
+            return None
+        return At(next(self._points if kill == 0 else self._recovery), next(self._places))
+
+    def _killed(self, folder: Path, at: At | None) -> bool:
+        """One life of a process; False if it came to its end."""
+        process = Forked(lambda: trio.run(work, folder, self.trees, at))
+        if at is None:
+            process.kill_after(self.random.uniform(0.02, self._lasts_s))
+        killed = process.end(CALM_S) is None
+        if not killed and at is not None and at.commit > RECOVERY:
+            self._points = itertools.count(1)  # a life has no more commits than that: from the start again
+        return killed
+
+    def _finish(self, folder: Path, finished: Sequence[str] = ()) -> None:
+        """The last process of a life runs through."""
+        looks = len(FolderLedger(folder / "ledger").lines("looks"))
+        if Forked(lambda: trio.run(work, folder, self.trees, None)).end(CALM_S) is None:
+            raise Failed("a process that nobody killed died")
+        self._look(folder, finished, looks, over=True)
+
+    def _look(self, folder: Path, finished: Sequence[str], looks: int, *, over: bool) -> list[str]:
+        """Examine what is left; `finished`: the safe calls that had a result before the process, which ran `looks` and later."""
+        again = set(finished).intersection(FolderLedger(folder / "ledger").lines("looks")[looks:])
+        if again:
+            raise Failed(f"bodies with a result ran again: {sorted(again)[:3]}")
+        said: Any = Forked(lambda: trio.run(examine, folder, over, finished)).end(CALM_S)
+        if said is None:
+            raise Failed("the process that looks died")
+        if over:
+            self.total.update(said[1])
+        return list(said[0])
+
+    def _progress(self) -> None:
+        if time.monotonic() - self._said < EVERY_S:
+            return
+        self._said, kills = time.monotonic(), self.kills.total()
+        rate = kills / (self._said - self._began)
+        left = (self.wanted - kills) / rate
+        self.say(f"{kills} of {self.wanted} kills, {rate:.1f} a second, {left / 60:.1f} minutes left")
+
+    def closing(self) -> str:
+        """One line of figures."""
+        kinds = ", ".join(f"{times} {kind}" for kind, times in sorted(self.kills.items()))
+        work = ", ".join(f"{self.total[name]} {name}" for name in FIGURES)
+        passed, agents = time.monotonic() - self._began, self.trees * TREE
+        return (
+            f"{datetime.now(UTC):%Y-%m-%d}: {self.kills.total()} kills ({kinds}) in {self.lives} lives of {agents} agents, "
+            f"{passed:.0f} s: 0 inputs lost, 0 effects repeated, 0 brackets unclosed, 0 problems in verify ({work})"
+        )
 
 
-def run(folder: Path, agents: int, *, kill_after: float | None) -> bool:
-    """One life of the process; whether it was killed."""
-    command = [sys.executable, __file__, "--work", str(folder), "--agents", str(agents)]
-    with (folder / "errors").open("ab") as errors, subprocess.Popen(command, stderr=errors) as process:
-        try:
-            code = process.wait(120 if kill_after is None else kill_after)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            if kill_after is None:
-                raise Failed("a run that nobody killed did not end in two minutes") from None
-            return True
-    if code != 0:
-        raise Failed(f"the process ended with {code}: {(folder / 'errors').read_text()[-2000:]}")
-    return False
+class Forked:
+    """A process that does one thing and says what came of it, or dies."""
+
+    def __init__(self, do: Callable[[], Any]) -> None:
+        self._read, write = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _be_child(write, do)
+        os.close(write)
+
+    def kill_after(self, seconds: float) -> None:
+        """Kill it, unless it ends before."""
+        if not select.select([self._read], [], [], seconds)[0]:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def end(self, within_s: float) -> Any:
+        """What it says, in a list; None if it was killed.
+
+        Raises:
+            Failed: it failed, or does not end.
+        """
+        if not select.select([self._read], [], [], within_s)[0]:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            raise Failed(f"the process did not end in {within_s} s")
+        with os.fdopen(self._read, "rb") as pipe:
+            said = pipe.read()
+        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        if code == -signal.SIGKILL:
+            return None
+        if code != 0:
+            raise Failed(said.decode(errors="replace") or f"the process ended with {code}")
+        return msgspec.json.decode(said)
 
 
-async def look_at(folder: Path) -> None:
-    """After each life: what is on disk verifies, and nothing was paid twice."""
-    twice = [key for key, times in Counter(lines(folder / "payments")).items() if times > 1]
-    if twice:
-        raise Failed(f"paid more than once: {twice[:3]}")
-    if not (folder / "state").exists():
-        return
-    async with open_store(folder / "state", readonly=True) as store:
-        report = await verify(store)
-        if not report.ok:
-            raise Failed("; ".join(map(str, report.problems[:3])))
+def _be_child(write: int, do: Callable[[], Any]) -> None:
+    code, said = 1, b""
+    try:
+        said, code = msgspec.json.encode(do() or []), 0
+    except BaseException:
+        said = traceback.format_exc()[-4000:].encode()
+    finally:
+        while said:
+            said = said[os.write(write, said) :]
+        os._exit(code)
 
 
-async def settle_up(folder: Path, agents: int) -> None:
-    """At the end: every receipt has its completed turn, and log and ledger agree about every payment."""
-    paid = set(lines(folder / "payments"))
-    receipts = set(lines(folder / "receipts"))
-    if len(receipts) != agents * INPUTS:
-        raise Failed(f"{len(receipts)} receipts, and not {agents * INPUTS}")
-    async with open_store(folder / "state", readonly=True) as store:
-        answered = set[str]()
-        page = await store.agents()
-        while page:
-            for head in page:
-                answered |= await read_agent(store, head.agent, paid)
-            page = await store.agents(after=page[-1].agent)
-    if missing := receipts - answered:
-        raise Failed(f"acknowledged and not answered: {sorted(missing)[:3]}")
-
-
-async def read_agent(store: Store, agent: str, paid: set[str]) -> set[str]:
-    """The inputs whose turn completed, as the sender notes them; raises if a payment in the log is another in the ledger."""
-    claimed, answered, step = list[str](), set[str](), 0
-    async for record in store.read(agent):
-        match record.event:
-            case e.InboxClaim(ids=ids):
-                claimed.extend(ids)
-            case e.StepStart():
-                step = record.event.step
-            case e.ToolResult(turn=turn, call_id="p", error=error):
-                key = effect_key(agent, turn, step, "p")
-                if error is None and key not in paid:
-                    raise Failed(f"{agent} turn {turn}: the log says paid, the ledger does not")
-                if error == "NOT_STARTED" and key in paid:
-                    raise Failed(f"{agent} turn {turn}: the log says it never began, the ledger says paid")
-            case e.TurnEnd(reason=e.Completed()):
-                answered |= {f"{agent} {id}" for id in claimed}
-                claimed.clear()
-            case _:
-                pass
-    return answered
-
-
-def lines(path: Path) -> list[str]:
-    """The lines of a ledger, if there is one yet."""
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def main() -> None:
+def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agents", type=int, default=50)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.work is not None:
-        trio.run(work, options.work, options.agents)
-        return
-    start = time.monotonic()
-    killed = torture(kills=options.kills, seed=options.seed, agents=options.agents)
-    print(f"{killed} kills: nothing lost, nothing done twice ({time.monotonic() - start:.0f} s)")
+    torture = Torture(
+        kills=options.kills, seed=options.seed, trees=max(1, options.agents // TREE), say=lambda line: print(line, flush=True)
+    )
+    try:
+        torture.run()
+    except Failed as failure:
+        print(f"FAILED (seed {options.seed}, behind {torture.kills.total()} kills): {failure}", flush=True)
+        return 1
+    print(torture.closing(), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
