@@ -70,11 +70,24 @@ async def prepare(turn: Turn) -> Call:
     own = turn.agent.model if isinstance(turn.agent.model, Model) else None
     model = turn.actor.runtime.models.find(proposal.provider, proposal.model, own=own)
     prepared = _prepared(request, model, turn.agent.typed)
+    if prepared.request.messages is not request.messages:
+        _refuse_other_messages(turn, request, prepared)
     settings, defaulted = apply_defaults(prepared.request.settings, prepared.defaults)
     messages = prepared.request.messages if prepared.images else without_images(prepared.request.messages)
     ready = msgspec.structs.replace(prepared.request, settings=frozen_settings(settings), messages=messages)
     header = header_of(ready, defaulted)
     return Call(ready, header, model, prepared)
+
+
+def _refuse_other_messages(turn: Turn, request: Request, prepared: Prepared) -> None:
+    """The log would tell one request and the model get another, and nobody could rebuild it."""
+    if list(prepared.request.messages) != list(request.messages):
+        route = f"{request.provider}:{request.model}"
+        raise UsageError(
+            f"the adapter of {route} changed the messages in `prepare`; translate them in `stream`, for the wire alone",
+            agent=turn.actor.id,
+            turn=turn.number,
+        )
 
 
 def _prepared(request: Request, model: Model | None, output: Output | None) -> Prepared:
