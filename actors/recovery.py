@@ -54,6 +54,8 @@ async def take_up(turn: Turn) -> str:
     if at.command is not None:
         failure = Failure("OUTCOME_UNKNOWN", "the process ended while the command ran; whether it took effect is unknown")
         turn.log.append(CommandResult(id=at.command, text=failure.message, error=failure))
+        turn.reply = failure.message
+        turn.delivery = "none" if turn.actor.route is None else "put"
     if at.step == 0:
         return "ok"
     final = at.terminal and not at.open_calls and missing(turn.agent.typed, at) is None
