@@ -147,6 +147,7 @@ ON_THE_WIRE: tuple[Shape, ...] = (
     values.Wait,
     values.AgentSummary,
     values.Approval,
+    values.Timer,
     items.Item,
 )
 """What methods answer with; messages, usage and end reasons are in events.md."""

@@ -189,6 +189,19 @@ async def _cancel(desk: Desk, params: m.Cancel, caller: Caller) -> None:
     await (await desk.agent(params.agent)).cancel(params.cause, keep_inbox=params.keep_inbox, text=params.text)
 
 
+async def _timers(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
+    return await (await desk.agent(params.agent)).timers()
+
+
+async def _remind(desk: Desk, params: m.Remind, caller: Caller) -> Any:
+    ref, when = await desk.agent(params.agent), {"after_s": params.after_s, "every_s": params.every_s}
+    return await ref.remind(params.content, **when, at=params.at, id=params.id, route=params.route)
+
+
+async def _cancel_timer(desk: Desk, params: m.OnTimer, caller: Caller) -> bool:
+    return await (await desk.agent(params.agent)).cancel_timer(params.id)
+
+
 async def _resume(desk: Desk, params: m.OnAgent, caller: Caller) -> None:
     await (await desk.agent(params.agent)).resume()
 
@@ -198,7 +211,7 @@ async def _fork(desk: Desk, params: m.Fork, caller: Caller) -> m.Known:
     id = params.id if params.id is not None else f"{params.agent}~{mint_id()}"
     desk.grant.check_agent(id)
     agent = None if params.definition is None else desk.definition(params.definition)
-    return await _known(await ref.fork(at=params.at, id=id, turn=params.turn, agent=agent))
+    return await _known(await ref.fork(at=params.at, id=id, turn=params.turn, agent=agent, rerun=params.rerun))
 
 
 # -- ruling
@@ -237,6 +250,9 @@ HANDLERS: Mapping[str, Handler] = {
     "withdraw": _withdraw,
     "replace": _replace,
     "cancel": _cancel,
+    "timers": _timers,
+    "remind": _remind,
+    "cancel_timer": _cancel_timer,
     "resume": _resume,
     "fork": _fork,
     "answer": _answer,

@@ -8,13 +8,14 @@ caller gives none, so that sending again over a new connection is the same send.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 import trio
 
 from ..actors.content import Content, mint_id, to_message
-from ..actors.values import AgentInfo, Outcome, Receipt, Status
+from ..actors.values import AgentInfo, Outcome, Receipt, Status, Timer
 from ..mailbox.items import Item
 from ..storage.errors import AskTimeout
 from ..storage.messages import Message
@@ -170,6 +171,47 @@ class RemoteRef:
         receipt: Receipt | Literal[False] = await self._call("replace", params)
         return receipt
 
+    # -- reminders
+
+    async def remind(
+        self,
+        content: Content,
+        *,
+        after_s: float | None = None,
+        at: datetime | None = None,
+        every_s: float | None = None,
+        id: str | None = None,
+        route: Mapping[str, Any] | None = None,
+    ) -> Timer:
+        """Let the agent have this message later, in a turn of its own: after so many seconds or at a time, once or, with
+        `every_s`, again and again. Durable on return.
+
+        Raises:
+            UsageError: the times make no sense, or a message has the id already.
+        """
+        send = _sending(content, id)
+        params = m.Remind(
+            agent=self.id,
+            content=send["content"],
+            after_s=after_s,
+            at=at,
+            every_s=every_s,
+            id=send["message_id"],
+            route=_plain(route),
+        )
+        timer: Timer = await self._call("remind", params)
+        return timer
+
+    async def timers(self) -> tuple[Timer, ...]:
+        """The reminders that are set, by when they are due."""
+        timers: list[Timer] = await self._call("timers", self._self())
+        return tuple(timers)
+
+    async def cancel_timer(self, id: str) -> bool:
+        """Take a reminder back; False if it has fired, or nobody knows it."""
+        done: bool = await self._call("cancel_timer", m.OnTimer(agent=self.id, id=id))
+        return done
+
     # -- reading
 
     def follow(self, after: int | None = -1, types: Collection[str] | None = None) -> RemoteFollow:
@@ -196,11 +238,21 @@ class RemoteRef:
         return info
 
     async def fork(
-        self, *, at: int | None = None, id: str | None = None, turn: int | None = None, agent: str | None = None
+        self,
+        *,
+        at: int | None = None,
+        id: str | None = None,
+        turn: int | None = None,
+        agent: str | None = None,
+        rerun: bool = False,
     ) -> RemoteRef:
-        """An agent that shares this one's records up to seq `at`, or those before turn `turn`; `agent` names a definition."""
+        """An agent that shares this one's records up to seq `at`, or those before turn `turn`, without copying them.
+
+        `agent` names a definition that it goes on under. With `rerun` it runs turn `turn` again.
+        """
         new = id if id is not None else f"{self.id}~{mint_id()}"
-        return RemoteRef(self._link, await self._call("fork", m.Fork(agent=self.id, at=at, id=new, turn=turn, definition=agent)))
+        params = m.Fork(agent=self.id, at=at, id=new, turn=turn, definition=agent, rerun=rerun)
+        return RemoteRef(self._link, await self._call("fork", params))
 
     # -- calling
 

@@ -8,11 +8,12 @@ connection broke before the answer came sends it again by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec import Raw, Struct
 
-from ...actors.values import AgentInfo, AgentSummary, Approval, Outcome, Receipt, Status
+from ...actors.values import AgentInfo, AgentSummary, Approval, Outcome, Receipt, Status, Timer
 from ...mailbox.items import Item
 from ...storage.messages import File, Image, Message, TextBlock, Usage
 
@@ -155,13 +156,31 @@ class Forget(Params, frozen=True, kw_only=True):
     id: int | str
 
 
+class Remind(OnAgent, frozen=True, kw_only=True):
+    """Later, in a turn of its own: after seconds or at a time; with `every_s` again and again. The `id` is also the message's."""
+
+    content: WireContent
+    after_s: float | None = None
+    at: datetime | None = None
+    every_s: float | None = None
+    id: str | None = None
+    route: dict[str, str | int | None] | None = None
+
+
+class OnTimer(OnAgent, frozen=True, kw_only=True):
+    """One reminder."""
+
+    id: str
+
+
 class Fork(OnAgent, frozen=True, kw_only=True):
-    """After seq `at`, or just before `turn`; `definition` names another one for the fork."""
+    """After seq `at`, or just before `turn`; `definition` names another one for the fork, and `rerun` runs that turn again."""
 
     at: int | None = None
     id: str | None = None
     turn: int | None = None
     definition: str | None = None
+    rerun: bool = False
 
 
 # -- results
@@ -261,6 +280,9 @@ _ROWS = (
     Method(
         "cancel", Cancel, None, "send", "Cancels what the agent and its children do. On disk when answered.", repeatable=False
     ),
+    Method("timers", OnAgent, list[Timer], "read", "The reminders that are set."),
+    Method("remind", Remind, Timer, "send", "Sets a reminder. On disk when answered. Repeatable with an id."),
+    Method("cancel_timer", OnTimer, bool, "send", "Takes a reminder back; false if it has fired.", repeatable=False),
     Method("resume", OnAgent, None, "send", "Takes up the open turn of a fork."),
     Method("fork", Fork, Known, "send", "An agent that shares this one's records up to a point.", repeatable=False),
     Method("answer", Answer, None, "admin", "Answers a question: the call runs, is refused, or has a result.", repeatable=False),

@@ -15,13 +15,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from callboard.actors.values import AgentInfo, AgentSummary, Approval, Outcome, Receipt, Wait
+from callboard.actors.values import AgentInfo, AgentSummary, Approval, Outcome, Receipt, Timer, Wait
 from callboard.mailbox.items import Item
 from callboard.net.wire import ClientEnd, ServerEnd
 from callboard.net.wire import methods as m
 from callboard.storage import errors
 from callboard.storage.events import Completed, Errored
-from callboard.storage.messages import Failure, Image, Message, TextBlock, Usage
+from callboard.storage.messages import Failure, Image, Message, PluginSource, TextBlock, Usage
 
 FRAMES = Path(__file__).with_name("frames")
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -32,6 +32,8 @@ OUTCOME: Outcome[Any] = Outcome(
     agent="acme/a", turn=1, reason=Completed(), text="Sunny.", usage=USAGE, steps=1, message_id="m1", seq=9
 )
 FAILED: Outcome[Any] = Outcome(agent="acme/a", turn=2, reason=Errored(Failure("RATE_LIMIT", "slow down", status=429)), seq=20)
+
+TIMER = Timer(id="t1", due=NOON, message=Message("t1", "user", (TextBlock("Tea."),), PluginSource("timer")), every_s=3600.0)
 
 CALLS: Mapping[str, tuple[m.Params, Any]] = {
     "get": (m.OnAgent(**A), m.Known("acme/a", "planner", "running")),
@@ -76,6 +78,9 @@ CALLS: Mapping[str, tuple[m.Params, Any]] = {
     "withdraw": (m.OnMessage(**A, message_id="m1"), True),
     "replace": (m.Replace(**A, message_id="m1", content="Instead.", new_id="m4"), Receipt("m4", 8)),
     "cancel": (m.Cancel(**A, keep_inbox=True), None),
+    "timers": (m.OnAgent(**A), [TIMER]),
+    "remind": (m.Remind(**A, content="Tea.", after_s=60.0, every_s=3600.0, id="t1"), TIMER),
+    "cancel_timer": (m.OnTimer(**A, id="t1"), True),
     "resume": (m.OnAgent(**A), None),
     "fork": (m.Fork(**A, turn=2, id="acme/b", definition="planner2"), m.Known("acme/b", "planner2")),
     "answer": (m.Answer(id="acme/a!12", verdict="allow", by="ann"), None),

@@ -9,6 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 from wired import make, scripted, serving, wired
 
+from callboard.actors.testing.clocks import trio_wall
 from callboard.actors.testing.scripted import Reply
 from callboard.actors.values import Delta
 from callboard.net.client import connected
@@ -61,6 +62,18 @@ async def test_every_method_of_a_handle(autojump_clock: object) -> None:
         assert missing.value.agent == "b2"
         await ref.dispose()
         assert (await w.client.usage()).total == (await w.system.usage()).total
+
+
+async def test_reminders_and_forks_that_run_a_turn_again(autojump_clock: object) -> None:
+    async with wired(make(scripted("one", "again", "tea!")), now=trio_wall("2026-12-01T08:00Z")) as w:
+        ref = await w.client.spawn("demo", id="a")
+        await ref.ask("first")
+        fork = await ref.fork(turn=1, id="b", rerun=True)
+        assert (await fork.outcome(turn=1)).text == "again"
+        timer = await ref.remind("tea", after_s=3600)
+        assert await ref.timers() == (timer,)
+        assert (await ref.outcome(timer.id)).text == "tea!"
+        assert await ref.cancel_timer(timer.id) is False and await ref.timers() == ()
 
 
 async def test_errors_arrive_as_themselves(autojump_clock: object) -> None:
