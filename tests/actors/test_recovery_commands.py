@@ -16,7 +16,6 @@ from callboard.storage.messages import Message, TextBlock
 from callboard.storage.records import Record
 from callboard.storage.store import Summary
 
-
 ROUTE = e.Route(channel="desk", chat="1")
 
 
