@@ -17,6 +17,7 @@ from ..storage.errors import (
     AgentDeleted,
     AgentNotFound,
     CallboardError,
+    CommitFailed,
     DefinitionMissing,
     InputDropped,
     InputParked,
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from .actor import Actor
     from .pipeline import Slot
     from .runtime import Runtime
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+"""Between two looks at a child whose log cannot be written."""
 
 
 class Children:
@@ -163,7 +167,7 @@ def _gone(actor: Actor, child: Child) -> CallResult:
 
 
 async def _wait(actor: Actor, child: Child, task: str) -> Outcome[Any]:
-    runtime = actor.runtime
+    runtime, pause_s = actor.runtime, FIRST_PAUSE_S
     try:
         while True:
             try:
@@ -175,18 +179,27 @@ async def _wait(actor: Actor, child: Child, task: str) -> Outcome[Any]:
                     await runtime.definitions.changed.park()
                 finally:
                     runtime.report.waiting.pop(actor.id, None)
+            except CommitFailed:
+                if actor.log.failed is not None:
+                    raise
+                # The child's log alone: it is read again from disk, and its turn goes on.
+                await trio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     except trio.Cancelled:
-        await _stop(runtime, child.id)
+        await _stop(actor, child.id)
         raise
 
 
-async def _stop(runtime: Runtime, child_id: str) -> None:
+async def _stop(actor: Actor, child_id: str) -> None:
     """The parent was cancelled: so is the child, also one that was not there yet when the cancel walked the tree. The exit of
     the parent's turn waits for its end."""
+    runtime = actor.runtime
     with trio.CancelScope(shield=True):
         await trio.lowlevel.checkpoint()
-        if runtime.closing:
-            return  # a cancel from outside, of the whole system: the child goes on at the next start, as its parent does
+        if runtime.closing or actor.log.failed is not None:
+            # A cancel from outside, of the whole system, or a log that is read again from disk: the child goes on, and its
+            # parent finds it there.
+            return
         try:
             child = await runtime.registry.actor(child_id)
             await cancel(child, Cause("parent"), keep_inbox=True)

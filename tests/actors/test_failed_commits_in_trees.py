@@ -1,0 +1,83 @@
+"""One log of a tree fails, the others do not: it is read again from disk, and the tree goes on as if nothing had been."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from helpers import check, events, make, order, scripted
+from trio.testing import MockClock
+
+from callboard.actors import System, ToolContext, delegate, tool
+from callboard.actors.testing import Reply, ScriptedModel
+from callboard.storage import events as e
+from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.errors import StoreFull
+from callboard.storage.messages import Request
+from callboard.storage.testing import FaultyStore
+
+CHILD = "a/1.1.w"
+
+
+def work_then_say(request: Request) -> Reply:
+    """A child that works once."""
+    return Reply.text("done") if request.messages[-1].role == "tool" else Reply.tools(("c", "work", {}))
+
+
+def family(body: Any, replay: Any) -> Any:
+    """A parent that delegates, and a child whose work is `body`."""
+
+    @tool(replay=replay)
+    async def work(ctx: ToolContext[Any]) -> str:
+        """Work."""
+        await body(ctx)
+        return "worked"
+
+    child = make(ScriptedModel(work_then_say), tools=[work]).replace(name="worker")
+    replies = scripted(Reply.tools(("w", "worker", {"task": "go"})), "all is done", "and heard")
+    return make(replies, tools=[delegate(child)])
+
+
+@pytest.mark.parametrize("times", [1, 4])
+async def test_a_child_whose_log_fails_answers_its_parent_when_it_goes_on(autojump_clock: MockClock, times: int) -> None:
+    store = FaultyStore(MemoryStore())
+    runs: list[str] = []
+
+    async def fail(ctx: ToolContext[Any]) -> None:
+        runs.append(ctx.effect_key)
+        if len(runs) == 1:
+            store.fail_next(StoreFull("the disk is full; free some space"), times=times)
+
+    parent = family(fail, "safe")
+    async with System.open(store, agents=[parent]) as system:
+        ref = await system.spawn(parent, id="a")
+        outcome = await ref.ask("begin")
+        assert (outcome.reason.kind, outcome.text) == ("completed", "all is done")
+    await check(store)
+    (result,) = await events(store, e.ToolResult)
+    assert result.error is None
+    assert (await order(store)).count("call(w) born died{completed} res(w)") == 1
+    assert "TR1" in await order(store, CHILD) and len(set(runs)) == 1 and len(runs) > 1
+
+
+async def test_a_parent_whose_log_fails_does_not_cancel_its_child(autojump_clock: MockClock) -> None:
+    store = FaultyStore(MemoryStore())
+    runs: list[str] = []
+
+    async def fail(ctx: ToolContext[Any]) -> None:
+        runs.append(ctx.effect_key)
+        store.fail_next(StoreFull("the disk is full; free some space"))
+        with pytest.raises(StoreFull):
+            await ref.steer("hurry")
+
+    parent = family(fail, "never")  # so that the call is on disk, and only the parent's log fails
+    async with System.open(store, agents=[parent]) as system:
+        ref = await system.spawn(parent, id="a")
+        with pytest.raises(StoreFull):
+            await ref.ask("begin", message_id="m")
+        outcome = await ref.outcome("m")
+        assert outcome.reason.kind == "completed"
+    await check(store)
+    (result,) = await events(store, e.ToolResult)
+    assert result.error is None and len(runs) == 1
+    assert "TC" not in await order(store, CHILD) and "TR1" in await order(store)
