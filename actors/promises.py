@@ -30,11 +30,6 @@ class Promise(Generic[T]):
         self._value: T | None = None
         self._error: CallboardError | None = None
 
-    @property
-    def done(self) -> bool:
-        """Whether it was kept or broken."""
-        return self._done.is_set()
-
     def keep(self, value: T) -> None:
         """The value is there."""
         self._value = value

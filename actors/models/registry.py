@@ -60,9 +60,6 @@ class Models:
         del self._given[key]
         self._bound.clear()
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._given
-
     def __repr__(self) -> str:
         return f"<Models {', '.join(sorted(self._given)) or 'built-in only'}>"
 

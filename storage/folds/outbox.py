@@ -59,10 +59,6 @@ class Outbox:
         """What is to be delivered, oldest first."""
         return tuple(self._unsent.values())
 
-    def get(self, delivery: str) -> Unsent | None:
-        """The open entry with this delivery id."""
-        return self._unsent.get(delivery)
-
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record."""
         if isinstance(event, OutboxPut):
