@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
+SNAPSHOTS_AT_CLOSE = 100
+"""How many snapshots a closing system writes at most."""
+
+
 class Passive(Struct, frozen=True):
     """What is remembered of an agent that was dropped from memory: its owner epoch goes on."""
 
@@ -227,6 +231,13 @@ class Registry:
 
     # -- dropping
 
+    def snapshots(self) -> None:
+        """The system closes: the next flush writes snapshots of the agents whose next opening would cost most, and of no more
+        than a close has time for."""
+        long = [actor for actor in self if actor.log.failed is None and actor.state.long_tail]
+        for actor in sorted(long, key=lambda actor: -actor.state.since_snapshot)[:SNAPSHOTS_AT_CLOSE]:
+            actor.log.snapshot_soon()
+
     def close(self) -> None:
         """The system is closed, and nothing more will be written: whoever still waits for a record or an outcome hears of it."""
         for actor in self:
@@ -254,8 +265,12 @@ class Registry:
             self._runtime.observers.unwatch(actor)
 
     def passivate(self, actor: Actor) -> bool:
-        """Drop an actor that nobody needs; no checkpoint between the look and the drop."""
+        """Drop an actor that nobody needs; no checkpoint between the look and the drop. One with a long tail gets a snapshot
+        first, and is dropped at the next look."""
         if not actor.quiet or self._open.get(actor.id) is not actor:
+            return False
+        if actor.state.long_tail:
+            actor.log.snapshot_soon()
             return False
         del self._open[actor.id]
         self._passive[actor.id] = Passive(actor.log.epoch, actor.fresh_epoch, actor.log.committed)

@@ -246,6 +246,7 @@ class Runtime:
                     actor.turn.scope.cancel()
             for actor in self.registry:
                 await _until_idle(actor)
+            self.registry.snapshots()
             await self.writer.flush()
 
     async def _stop_observers(self, grace: float) -> None:

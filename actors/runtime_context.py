@@ -21,26 +21,32 @@ class RuntimeContext:
 
     EVENTS: ClassVar[tuple[type[Event], ...]] = (UserMessage, SurfaceReplace)
 
-    __slots__ = ("_surface", "told")
+    __slots__ = ("_doubt", "_surface", "_told")
 
     def __init__(self, surface: Surface, told: str | None = None) -> None:
-        self._surface = surface
-        self.told = told
+        self._surface, self._told = surface, told
+        self._doubt = False
+        """Whether the message may have left the surface; it is looked for when somebody asks, since opening reads no history."""
+
+    @property
+    def told(self) -> str | None:
+        """What the model was last told, if it still sees it."""
+        if self._doubt:
+            self._doubt = False
+            messages = [message for _, message in self._surface.entries() if _is_context(message)]
+            self._told = messages[-1].text if messages else None
+        return self._told
 
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record; the surface has it already."""
         if isinstance(event, UserMessage):
             if _is_context(event.message):
-                self.told = event.message.text
-        elif self.told is not None:
-            self._look()
+                self._told, self._doubt = event.message.text, False
+        elif self._told is not None:
+            self._doubt = True
 
     def fork(self) -> None:
         """A fork was told what its origin was told."""
-
-    def _look(self) -> None:
-        messages = [message for _, message in self._surface.entries() if _is_context(message)]
-        self.told = messages[-1].text if messages else None
 
 
 def _is_context(message: Message) -> bool:

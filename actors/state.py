@@ -28,7 +28,6 @@ from ..storage.folds import (
     Restarts,
     RestartsState,
     Surface,
-    SurfaceState,
     Timers,
     TimersState,
     UsageFold,
@@ -53,7 +52,8 @@ class Dump(Struct, frozen=True):
 
     identity: Identity
     position: Position
-    surface: SurfaceState
+    surface: msgspec.Raw
+    """A `SurfaceState`, which nobody decodes before it is needed."""
     headers: HeadersState
     inbox: InboxState
     outbox: OutboxState
@@ -70,6 +70,8 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Dump)
 
 Apply = Callable[[int, int, Any], None]
+LONG_TAIL = 400
+"""Records whose folding takes a few milliseconds."""
 
 
 class AgentState:
@@ -192,7 +194,7 @@ class AgentState:
             Dump(
                 self.identity,
                 self.position,
-                self.surface.dump(),
+                self.surface.pack(),
                 self.headers.dump(),
                 self.inbox.dump(),
                 self.outbox.dump(),
@@ -212,7 +214,7 @@ class AgentState:
         dump = _decoder.decode(data)
         state = cls()
         state.identity, state.position = dump.identity, dump.position
-        state.surface = Surface.load(dump.surface)
+        state.surface = Surface.packed(dump.surface)
         state.headers = Headers.load(dump.headers)
         state.inbox = Inbox.load(dump.inbox)
         state.outbox = Outbox.load(dump.outbox)
@@ -228,5 +230,12 @@ class AgentState:
 
     @property
     def worth_a_snapshot(self) -> bool:
-        """Whether the records since the last snapshot outweigh writing another: its cost is that of the visible messages."""
-        return self.since_snapshot > 400 + len(self.surface)
+        """Whether the records since the last snapshot outweigh writing another: its cost is that of the visible messages. (A
+        request costs as much, and there is one for every few records: a quarter keeps both the tail and the cost small.)"""
+        return self.long_tail and self.since_snapshot > LONG_TAIL + len(self.surface) // 4
+
+    @property
+    def long_tail(self) -> bool:
+        """Whether so much came after the last snapshot that an agent which goes to rest is worth one: it may be a long one, and
+        the next opening has to fold the tail."""
+        return self.since_snapshot > LONG_TAIL

@@ -208,7 +208,7 @@ class Log(Generic[S]):
         """
         if self.failed is not None:
             raise self.failed
-        if self._tail:
+        if self._tail or self._want_snapshot:
             if self._ticket is None:
                 self._ticket = Ticket()
             self._writer.want()
@@ -234,7 +234,15 @@ class Log(Generic[S]):
         self.moved.unpark_all()
 
     def snapshot_soon(self) -> None:
-        """Let the next batch carry a snapshot of the state."""
+        """Let the next batch carry a snapshot of the state; there will be one, also if nothing else is to be written.
+
+        Raises:
+            StoreError: an earlier commit of this log failed.
+            UsageError: nobody writes any more.
+        """
+        if self.failed is not None:
+            raise self.failed
+        self._writer.add(self)
         self._want_snapshot = True
 
     async def wait_beyond(self, seq: int) -> None:
@@ -249,14 +257,14 @@ class Log(Generic[S]):
     def take(self) -> tuple[list[Fork | Batch | Delete], Ticket]:
         """Hand the tail over: the operations that write it, and the ticket to settle."""
         ops: list[Fork | Batch | Delete] = []
-        if not self._tail and not self.deleting:
+        if not self._tail and not self._want_snapshot and not self.deleting:
             return ops, Ticket()
         ticket, self._ticket = self._ticket or Ticket(), None
         self._flying = ticket
         if self._prelude is not None:
             ops.append(self._prelude)
             self._prelude = None
-        if self._tail:
+        if self._tail or self._want_snapshot:
             ops.append(self._batch())
         if self.deleting:
             ops.append(Delete(self.agent, self.epoch))
@@ -264,8 +272,8 @@ class Log(Generic[S]):
         return ops, ticket
 
     def _batch(self) -> Batch:
-        first = self._tail[0]
-        follows = (first.first if isinstance(first, ChunkRun) else first.seq) - 1
+        first = self._tail[0] if self._tail else None
+        follows = self.last if first is None else (first.first if isinstance(first, ChunkRun) else first.seq) - 1
         snapshot = self.state.dump() if self._want_snapshot else None
         batch = Batch(self.agent, self.epoch, follows, self._tail, self.state.summary(), self._ids, snapshot, self._blobs)
         self._want_snapshot = False
@@ -303,7 +311,7 @@ class Log(Generic[S]):
             self.failed = failed
             if self.on_poison is not None:
                 self.on_poison()
-        self._tail, self._ids, self._blobs = [], {}, {}
+        self._tail, self._ids, self._blobs, self._want_snapshot = [], {}, {}, False
         if self._ticket is not None:
             self._ticket.settle(self.failed)
             self._ticket = None

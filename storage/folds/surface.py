@@ -10,6 +10,9 @@ does not grow at the end (a replace, a result that comes after its step) arrange
 
 The list is kept apart from the messages as recorded (`_seqs`, `_recorded`), which is what a replace names: `start` and `end`
 are the seqs of two messages on the surface, and all between them *as they stand there* goes.
+
+A surface out of a snapshot stays packed until somebody looks at it; what is folded in meanwhile waits beside it. Most agents are
+opened to be asked how they are or to be given a message, and their history costs more than all else together.
 """
 
 from __future__ import annotations
@@ -17,9 +20,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
 from msgspec import Struct
 
 from ..digest import message_line
+from ..errors import StoreError
 from ..events import AssistantMessage, Event, SurfaceReplace, ToolResult, UserMessage
 from ..messages import Message
 from .pairing import Answers, arrange, result_message, split, stand_in
@@ -37,12 +42,16 @@ class SurfaceState(Struct, frozen=True):
     messages: tuple[Message, ...] = ()
 
 
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(SurfaceState).decode
+
+
 class Surface:
     """The model's view, folded one record at a time."""
 
     EVENTS: ClassVar[tuple[type[Event], ...]] = (UserMessage, AssistantMessage, ToolResult, SurfaceReplace)
 
-    __slots__ = ("_asking", "_hash", "_hashed", "_late", "_open", "_recorded", "_seqs", "_settled")
+    __slots__ = ("_asking", "_hash", "_hashed", "_late", "_open", "_packed", "_recorded", "_seqs", "_settled", "_waiting")
 
     def __init__(self) -> None:
         self._seqs: list[int] = []
@@ -53,23 +62,32 @@ class Surface:
         self._late: set[str] = set()
         self._hash: HASH | None = None
         self._hashed = 0
+        self._packed: msgspec.Raw | None = None
+        """The surface of the snapshot, until somebody looks."""
+        self._waiting: list[tuple[int, Event]] = []
+        """What was folded in since, while it is packed."""
 
     def __len__(self) -> int:
+        self._unpack()
         return len(self._settled) + len(self._open)
 
     def messages(self) -> MessageView:
         """What a request derived now holds: immutable, shared, and free of cost."""
+        self._unpack()
         return MessageView(self._settled, len(self._settled), self._owed())
 
     def entries(self) -> tuple[tuple[int, Message], ...]:
         """The messages on the surface with the seqs that recorded them; stand-ins have none and are left out."""
+        self._unpack()
         return tuple((self._seqs[at], message) for at, message in arrange(self._recorded).placed if at is not None)
 
     # -- the fold
 
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record."""
-        if isinstance(event, UserMessage | AssistantMessage):
+        if self._packed is not None:
+            self._waiting.append((seq, event))
+        elif isinstance(event, UserMessage | AssistantMessage):
             self._add(seq, event.message)
         elif isinstance(event, ToolResult):
             self._add(seq, result_message(seq, event))
@@ -78,6 +96,7 @@ class Surface:
 
     def dump(self) -> SurfaceState:
         """The state for a snapshot."""
+        self._unpack()
         return SurfaceState(tuple(self._seqs), tuple(self._recorded))
 
     @classmethod
@@ -87,6 +106,37 @@ class Surface:
         surface._seqs, surface._recorded = list(dumped.seqs), list(dumped.messages)
         surface._arrange()
         return surface
+
+    def pack(self) -> msgspec.Raw:
+        """The state for a snapshot, as msgpack."""
+        if self._packed is not None and not self._waiting:
+            return self._packed
+        return msgspec.Raw(_encode(self.dump()))
+
+    @classmethod
+    def packed(cls, dumped: msgspec.Raw) -> Surface:
+        """The surface in a snapshot, not looked at yet."""
+        surface = cls()
+        surface._packed = dumped
+        return surface
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether nobody has looked at it since it came out of a snapshot."""
+        return self._packed is not None
+
+    def _unpack(self) -> None:
+        if self._packed is None:
+            return
+        try:
+            dumped = _decode(self._packed)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"the history in a snapshot cannot be read: {error}; a backup has what was there") from error
+        self._packed, waiting, self._waiting = None, self._waiting, []
+        self._seqs, self._recorded = list(dumped.seqs), list(dumped.messages)
+        self._arrange()
+        for seq, event in waiting:
+            self.apply(seq, 0, event)
 
     def fork(self) -> None:
         """A fork sees what its origin saw."""
@@ -143,6 +193,7 @@ class Surface:
 
     def check_replace(self, start: int, end: int) -> str | None:
         """Why a `surface/replace` over these two seqs would be refused; None if it may be written."""
+        self._unpack()
         found = self._range(start, end)
         if isinstance(found, str):
             return found
@@ -182,6 +233,7 @@ class Surface:
 
     def digest(self, header_line: bytes) -> str:
         """The digest of a request with these messages and the header in `header_line` (`storage.digest.header_line`)."""
+        self._unpack()
         final = self._running().copy()
         for line in map(message_line, self._owed()):
             final.update(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -13,6 +13,7 @@ from log_script import HEADER, Script, asking, fold, other_events, surface_event
 from callboard.storage import events as e
 from callboard.storage import messages as m
 from callboard.storage.digest import header_line, message_line, request_digest
+from callboard.storage.errors import StoreError
 from callboard.storage.folds import NO_RESULT, Surface, SurfaceState
 from callboard.storage.folds import surface as surface_module
 
@@ -154,9 +155,34 @@ def test_c142_whole_step_by_step_and_from_a_snapshot_are_the_same(events: list[e
     packed = msgspec.msgpack.encode(built(*events[:at]).dump())
     rest: Surface = fold(Surface.load(msgspec.msgpack.decode(packed, type=SurfaceState)), events[at:], first=len(events[:at]))
     assert rest.messages() == whole.messages() and rest.entries() == whole.entries()
+    lazy: Surface = fold(Surface.packed(msgspec.Raw(packed)), events[at:], first=len(events[:at]))
+    assert lazy.is_packed, "nobody has looked"
+    assert lazy.messages() == whole.messages() and lazy.entries() == whole.entries() and lazy.dump() == whole.dump()
+    assert bytes(Surface.packed(msgspec.Raw(packed)).pack()) == packed
     # A snapshot taken at the end arranges everything anew: the one-record-at-a-time way must have come to the same.
     assert Surface.load(whole.dump()).messages() == whole.messages()
     assert Surface.load(whole.dump()).digest(LINE) == whole.digest(LINE)
+
+
+def hashed(surface: Surface) -> str:
+    return surface.digest(LINE)
+
+
+def checked(surface: Surface) -> str | None:
+    return surface.check_replace(1, 1)
+
+
+@pytest.mark.parametrize("look", [len, Surface.messages, Surface.entries, Surface.dump, hashed, checked])
+def test_whoever_looks_at_a_packed_surface_sees_all_of_it(look: Callable[[Surface], object]) -> None:
+    loaded = built(user("u"), said(asking("a", "c1")), user("v"))
+    assert look(Surface.packed(loaded.pack())) == look(loaded)
+
+
+def test_a_history_that_cannot_be_read_is_said_to_be_so() -> None:
+    broken = Surface.packed(msgspec.Raw(msgspec.msgpack.encode({"seqs": [0], "messages": ["no message"]})))
+    for _ in range(2):
+        with pytest.raises(StoreError, match="history in a snapshot cannot be read"):
+            broken.messages()
 
 
 @given(EVENTS)

@@ -15,7 +15,7 @@ from callboard.storage.conformance_kit import seqs
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import CommitFailed, StoreError, StoreFull, UsageError
 from callboard.storage.log import Log
-from callboard.storage.store import Summary
+from callboard.storage.store import Snapshot, Summary
 from callboard.storage.testing import FaultyStore
 from callboard.storage.writer import Writer
 
@@ -102,6 +102,28 @@ async def test_what_was_joined_to_a_tail_that_falls_falls_with_it() -> None:
         with pytest.raises(CommitFailed, match="'b' could not be written"):
             await second.commit()
     assert [await seqs(bench.inner, agent) for agent in "ab"] == [[0], [0]]
+
+
+async def test_a_snapshot_is_written_also_if_nothing_else_is() -> None:
+    async with benched() as bench:
+        log = await bench.log("a")
+        assert await bench.inner.snapshot("a") is None
+        log.snapshot_soon()
+        await bench.writer.flush()
+        assert await bench.inner.snapshot("a") == Snapshot(0, b"")
+        assert not log.dirty
+        log.append(NOTE)
+        log.snapshot_soon()
+        await log.commit()
+        assert await bench.inner.snapshot("a") == Snapshot(1, b"")
+        log.snapshot_soon()
+        bench.store.fail_next(StoreFull("no space"))
+        with pytest.raises(CommitFailed):
+            await log.commit()
+        with pytest.raises(CommitFailed):
+            log.snapshot_soon()
+        await bench.writer.flush()
+    assert await seqs(bench.inner, "a") == [0, 1]
 
 
 async def test_a_flush_leaves_failures_to_those_whose_they_are() -> None:
