@@ -16,7 +16,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage lint format types docs docs-check check bench torture clean
+.PHONY: help setup demo test coverage lint format types docs docs-check check bench prove torture clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made
@@ -72,6 +72,9 @@ check: lint types docs-check test ## all of the above, as in CI
 
 bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
 	@$(BIN)/python -m bench $(ARGS)
+
+prove: $(READY) ## random lives, recovered from every crash (minutes); ARGS="--lives 1000 --seed 7"
+	@$(BIN)/python tests/actors/prove.py $(ARGS)
 
 torture: $(READY) ## kill real processes, many times (minutes)
 	@set -e; for script in tests/torture/kill_*.py; do echo "$$script" >&2; $(BIN)/python "$$script" $(ARGS); done

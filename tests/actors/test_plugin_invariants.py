@@ -11,7 +11,9 @@ import trio
 from crashing import image, live
 from helpers import events, make, notation, opened, order, records, say, scripted
 from hypothesis import given, settings
-from life_scripts import Life, World, act, lives
+from life_plugins import from_outside
+from life_scripts import Life, lives
+from life_world import World
 from trio.testing import MockClock
 
 from callboard.actors import Agent, Plugin, Replace, System, delegate, request, tool
@@ -172,7 +174,7 @@ def test_c111_any_life_passes(life: Life) -> None:
     async def main() -> None:
         async def prompts(ref: Any) -> None:
             for n in range(life.prompts):
-                await act(ref, "followup", f"prompt-{n}")
+                await from_outside(ref, "followup", f"prompt-{n}")
 
         world = World(life)
         lived = await live(world.agent(), prompts, deps=world, plugins=[Invariants()])

@@ -1,0 +1,112 @@
+"""What must hold of the logs of a life beside what `verify` checks of each by itself: across logs, and over a crash."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helpers import notation
+
+from callboard.actors.state import AgentState
+from callboard.mailbox.addresses import effect_key
+from callboard.storage import events as e
+from callboard.storage.records import Record
+
+Logs = Mapping[str, Sequence[Record]]
+
+
+def closed(logs: Logs, mode: str) -> None:
+    """A system that has closed left each turn ended or marked as suspended."""
+    for agent, log in logs.items():
+        suspended = log[-1].type == "turn/suspend"
+        assert suspended or not _state(log).position.open, f"{agent}: {notation(log)}"
+        assert mode == "continue" or not suspended, f"{agent} closes open turns and has left one"
+
+
+def settled_logs(logs: Logs) -> None:
+    """Nothing is open or due, and logs agree on what went from one to another."""
+    for agent, log in logs.items():
+        state = _state(log)
+        assert not state.position.open, f"a turn of {agent} is open"
+        assert not state.inbox.due(None), f"{agent} has input that nobody takes: {state.inbox.pending()}"
+        said = [event.delivery for event in _of(log, e.OutboxPut)]
+        assert len(set(said)) == len(said), f"two replies of {agent} have one id"
+    _families(logs)
+    _mail(logs)
+
+
+def recovered(before: Logs, after: Logs, bodies: Counter[str], mode: str) -> None:
+    """What recovery left of these logs."""
+    settled_logs(after)
+    for agent, log in before.items():
+        assert list(after[agent][: len(log)]) == list(log), f"what {agent} had written did not stand"
+        _cut_turn(agent, _state(log), after[agent][len(log) :], mode)
+    for agent in after:
+        _bodies(agent, before.get(agent, ()), after[agent], bodies)
+
+
+def _families(logs: Logs) -> None:
+    """A child has one end for each birth, and a log of its own; and no child is without a birth."""
+    born = Counter(event.child for log in logs.values() for event in _of(log, e.ChildSpawned))
+    ended = Counter(event.child for log in logs.values() for event in _of(log, e.ChildEnded))
+    there = Counter(agent for agent, log in logs.items() for event in _of(log, e.LogCreated) if event.parent is not None)
+    assert born == there, f"births and the logs of children differ: {_differ(born, there)}"
+    assert born == ended, f"births and ends of children differ: {_differ(born, ended)}"
+
+
+def _mail(logs: Logs) -> None:
+    """What one log says it sent, the other has, and the other way round."""
+    sent = Counter((event.to, event.message_id) for log in logs.values() for event in _of(log, e.MailSent) if not event.dead)
+    tasks = {(event.child, event.task) for log in logs.values() for event in _of(log, e.ChildSpawned)}
+    came = Counter(
+        (agent, event.message.id)
+        for agent, log in logs.items()
+        for event in _of(log, e.InboxPut)
+        if event.sender is not None and (agent, event.message.id) not in tasks and not event.message.id.endswith(("#end", "!"))
+    )
+    assert sent == came, f"mail that was sent and mail that came differ: {_differ(sent, came)}"
+
+
+def _differ(one: Counter[Any], other: Counter[Any]) -> str:
+    return f"{[*(one - other)]} against {[*(other - one)]}"
+
+
+def _bodies(agent: str, before: Sequence[Record], after: Sequence[Record], bodies: Counter[str]) -> None:
+    """No body that had started before the crash runs again, unless that is safe or a person said so; none runs twice."""
+    started = {effect_key(agent, c.turn, c.step, c.call_id) for c in _of(before, e.ToolCalled) if c.replay == "never"}
+    asked = {effect_key(agent, c.turn, c.step, c.call_id) for c in _of(before, e.ToolCalled) if c.replay == "ask"}
+    allowed = any(event.verdict == "allow" for event in _of(after[len(before) :], e.ApprovalAnswered))
+    for key, times in bodies.items():
+        assert times == 1, f"{key} ran {times} times"
+        assert key not in started, f"{key} ran again"
+        assert key not in asked or allowed, f"{key} ran again, and nobody was asked"
+
+
+def _cut_turn(agent: str, before: AgentState, new: Sequence[Record], mode: str) -> None:
+    """What recovery did with the turn that was open, if one was."""
+    at = before.position
+    if not at.open:
+        assert not any(isinstance(r.event, e.TurnResume) and r.event.turn == at.turn for r in new), "a closed turn was resumed"
+        return
+    ends = [event for event in _of(new, e.TurnEnd) if event.turn == at.turn]
+    assert len(ends) == 1, f"turn {at.turn} of {agent} has {len(ends)} ends"
+    kind, resumes = e.kind_of(ends[0].reason), [event for event in _of(new, e.TurnResume) if event.turn == at.turn]
+    if at.cancel is None and mode == "continue":
+        assert len(resumes) == 1, f"turn {at.turn} of {agent} was resumed {len(resumes)} times"
+        assert kind != "interrupted"
+        return
+    assert not [event for event in _of(new, e.RequestSent) if event.turn == at.turn], "a request in a turn that must not go on"
+    assert not resumes, f"turn {at.turn} of {agent} must not go on, and was resumed"
+    assert kind == ("aborted" if at.cancel is not None else "interrupted"), f"turn {at.turn} of {agent} ended {kind}"
+
+
+def _state(log: Sequence[Record]) -> AgentState:
+    state = AgentState()
+    for record in log:
+        state.apply(record.seq, record.time, record.event)
+    return state
+
+
+def _of(log: Sequence[Record], type: Any) -> list[Any]:
+    return [record.event for record in log if isinstance(record.event, type)]

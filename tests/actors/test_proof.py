@@ -1,0 +1,156 @@
+"""The proof itself is tried: the same seed gives the same logs, what fails is a program, and a broken rule is seen.
+
+Lives that have failed once stay here by name.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import proof
+import pytest
+import trio
+from crash_images import seeded
+from helpers import notation
+from hypothesis import given, settings
+from life_scripts import Life, Moment, Step, lives
+from proof import live, program, run
+from proof_rules import settled_logs
+
+from callboard.actors import closing
+
+ROOT = Path(__file__).resolve().parents[2]
+
+BUSY = Life(
+    turns=(
+        (
+            Step(kind="tools", tools=("delegating", "slow", "asking", "background"), failures=1, in_tool="inject"),
+            Step(kind="tools", tools=("approved", "mailing"), streaming="steer", seams=(("tool_after", "add"),)),
+        ),
+        (Step(kind="hang", seams=(("pre_step", "add"),)),),
+    ),
+    prompts=2,
+    peer=(Step(kind="tools", tools=("mailing", "slow")),),
+    sections=("rain", "sun"),
+    meanwhile=(Moment(20, "followup"), Moment(30, "close"), Moment(70, "cut")),
+    seed=11,
+)
+"""A bit of everything."""
+SMALL = Life(turns=((Step(kind="tools", tools=("safe_alone",)),),), meanwhile=(Moment(3, "steer"),), seed=3)
+
+
+# -- the scheduler
+
+WRITES_A_LOG = """
+import sys
+
+sys.path[0] = "tests/actors"
+
+from proof import live, text
+from test_proof import BUSY
+
+print(text(live(BUSY)))
+"""
+
+
+def python(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in the root of the checkout, as a person would."""
+    command = [sys.executable, "-c", source]
+    return subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+
+
+def test_the_same_seed_gives_the_same_logs_byte_for_byte_also_in_another_process() -> None:
+    first = proof.text(live(BUSY))
+    assert first == proof.text(live(BUSY))
+    other = python(WRITES_A_LOG, PYTHONHASHSEED="17")
+    assert other.stdout.rstrip("\n") == first, other.stderr
+    assert "turn/suspend" in first and "child/ended" in first and "mail/sent" in first
+
+
+def test_another_seed_gives_another_schedule() -> None:
+    seeds = {notation(live(msgspec.structs.replace(BUSY, seed=seed)).logs["a"]) for seed in range(6)}
+    assert len(seeds) > 1
+
+
+def test_the_scheduler_is_put_back() -> None:
+    trio_run = cast("Any", trio)._core._run
+    before = trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r.getstate()
+    with pytest.raises(ZeroDivisionError), seeded(1):
+        assert trio_run._ALLOW_DETERMINISTIC_SCHEDULING
+        trio_run._r.random()
+        raise ZeroDivisionError
+    assert (trio_run._ALLOW_DETERMINISTIC_SCHEDULING, trio_run._r.getstate()) == before
+
+
+# -- the program
+
+
+@settings(max_examples=200, derandomize=True, database=None)
+@given(lives)
+def test_a_life_is_written_as_python_that_rebuilds_it(life: Life) -> None:
+    assert eval(repr(life), {"Life": Life, "Step": Step, "Moment": Moment}) == life
+
+
+def test_a_life_that_holds_is_a_program_that_runs() -> None:
+    done = python(program(SMALL))
+    assert done.returncode == 0, done.stderr
+
+
+FORGETS = """
+from callboard.actors import closing
+
+
+def nothing(*args, **options):
+    return []
+
+
+closing.closing_results = nothing
+
+"""
+"""Breaks the exit: calls without a result get none."""
+
+
+def test_a_rule_that_is_broken_is_seen_and_the_failure_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*args: object, **options: object) -> list[object]:
+        return []
+
+    with monkeypatch.context() as broken:
+        broken.setattr(closing, "closing_results", nothing)
+        with pytest.raises(BaseException) as raised:
+            run(SMALL)
+    said = "\n".join(raised.value.__notes__)
+    assert "recovery='end', cut a behind seq" in said
+    assert f"run({SMALL!r})" in said
+    again = python(FORGETS + said[said.index("import sys") :])
+    assert again.returncode == 1 and "call 'c0' has no result" in again.stderr, again.stderr
+    run(SMALL)
+
+
+def test_a_lost_record_is_seen() -> None:
+    """The mail that was to be one unit with its sender's record is kept apart from it."""
+    lived = live(BUSY)
+    logs = {agent: log for agent, log in lived.logs.items() if agent != "b"}
+    with pytest.raises(AssertionError, match="mail that was sent"):
+        settled_logs(logs)
+
+
+def test_the_long_form_says_count_and_seed() -> None:
+    command = [sys.executable, "tests/actors/prove.py", "--lives", "2", "--seed", "5"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 lives hold" in done.stderr and "seed 5" in done.stderr
+
+
+# -- lives that failed once
+
+FOUND: dict[str, Life] = {}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_life_that_failed_once_holds(name: str) -> None:
+    run(FOUND[name])
