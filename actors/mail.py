@@ -92,6 +92,8 @@ class Mail:
         """
         with self._runtime.graph.edge(sender.id, to, "ask", since=self._runtime.now_ms()):
             sending = partial(self._send, sender, to, content, message_id, "ask")
+            if to in self._runtime.registry.deleted:
+                await sending()  # a dead letter is a fact of the sender's log, and then an error
             return await send_and_wait(self._runtime, to, message_id, sending, timeout)
 
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from helpers import check, events, make, opened, scripted
+from msgspec import Struct
 
 from callboard.actors.agent import Agent
 from callboard.actors.answers import Boundary, CallResult, Enter, Reject, ToolCall
+from callboard.actors.limits import Limits
 from callboard.actors.seams import Next, Plugin, SeamContext
 from callboard.actors.system import System
 from callboard.actors.testing.scripted import Reply
@@ -16,7 +18,7 @@ from callboard.actors.tools import ToolContext, tool
 from callboard.storage import chunks as c
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
-from callboard.storage.errors import InboxFull, ModelError, UsageError
+from callboard.storage.errors import AgentDeleted, InboxFull, ModelError, UsageError
 from callboard.storage.messages import Failure
 
 
@@ -108,7 +110,7 @@ def receivers(act: Any, **limits: Any) -> tuple[Agent[Any, Any], Agent[Any, Any]
 
     sender = Agent("sender", model=scripted(Reply.tools(("c1", "acting", "")), "done", "read"), tools=[acting], plugins=())
     other = Agent("other", model=scripted("one", "two"), plugins=())
-    return sender, other.replace(limits=other.limits.__class__(**limits)) if limits else other
+    return sender, other.replace(limits=Limits(**limits))
 
 
 async def play(sender: Agent[Any, Any], other: Agent[Any, Any]) -> list[str]:
@@ -138,3 +140,67 @@ async def test_an_agent_may_write_to_itself() -> None:
 
     (given,) = await play(*receivers(act))
     assert given.endswith("#1")
+
+
+async def test_an_ask_to_a_deleted_agent_fails_by_name_and_leaves_a_dead_letter() -> None:
+    store = MemoryStore()
+
+    async def act(ctx: ToolContext[Any]) -> str:
+        await system.delete("b")
+        with pytest.raises(AgentDeleted):
+            await ctx.ask("b", "are you there?")
+        await ctx.send("b", "good bye")
+        return "nobody"
+
+    sender, other = receivers(act)
+    async with System.open(store, agents=[sender, other]) as system:
+        await system.spawn(other, id="b")
+        await (await system.spawn(sender, id="a")).ask("go")
+    assert [(mail.kind, mail.dead) for mail in await events(store, e.MailSent)] == [("ask", True), ("followup", True)]
+    await check(store)
+
+
+# -- children that a tool spawns
+
+
+@pytest.mark.parametrize(("limits", "text"), [({"depth": 0}, "the deepest allowed"), ({"children": 0}, "as many as it may")])
+async def test_a_child_too_many_is_refused(limits: dict[str, Any], text: str) -> None:
+    store = MemoryStore()
+
+    async def act(ctx: ToolContext[Any]) -> str:
+        with pytest.raises(UsageError, match=text):
+            await ctx.spawn(other, id="c")
+        return "refused"
+
+    sender, other = receivers(act)
+    sender = sender.replace(limits=Limits(**limits))
+    async with System.open(store, agents=[sender]) as system:
+        await (await system.spawn(sender, id="a")).ask("go")
+    assert await store.head("c") is None
+    await check(store)
+
+
+# -- arguments
+
+
+class Picky(Struct):
+    """Breaks, as code of one's own may, while it is made."""
+
+    city: str
+
+    def __post_init__(self) -> None:
+        raise LookupError("no such city")
+
+
+async def test_arguments_whose_own_check_breaks_are_the_models_to_correct() -> None:
+    @tool
+    async def weather(place: Picky) -> str:
+        """The weather."""
+        raise AssertionError("never reached")
+
+    model = scripted(Reply.tools(("c1", "weather", {"place": {"city": "Oslo"}})), "sorry")
+    async with opened(make(model, tools=[weather])) as (_, ref):
+        await ref.ask("go")
+    (text,) = model.requests[1].messages[-1].results.values()
+    assert "do not fit 'weather'" in text
+    assert "no such city" in text

@@ -99,6 +99,49 @@ async def test_c178_a_timer_due_while_down_fires_once_at_start_and_is_late(autoj
     assert [put.message.id for put in await events(store, e.InboxPut)][::2] == ["s", "s#2"]
 
 
+async def test_c178_what_was_due_while_nobody_ran_is_late_however_little(autojump_clock: MockClock) -> None:
+    store, wall = MemoryStore(), Wall()
+    async with opened(ECHO, store, now=wall) as (_, ref):
+        await ref.remind("tea", after_s=5)
+    await trio.sleep(6)
+    async with System.open(store, agents=[ECHO], now=wall) as system:
+        await (await system.get("a")).outcome(turn=1)
+    assert [event.late for event in await events(store, e.TimerFired)] == [True]
+
+
+async def test_c188_a_repeating_timer_goes_on_while_a_turn_runs(autojump_clock: MockClock) -> None:
+    @tool(replay="safe")
+    async def wait() -> str:
+        """Work for a while."""
+        await trio.sleep(200)
+        return "done"
+
+    store = MemoryStore()
+    agent = make(scripted(Reply.tools(("c", "wait", {})), *["ok"] * 5), tools=[wait])
+    async with opened(agent, store, now=Wall()) as (_, ref):
+        await ref.remind("stretch", every_s=60, id="s")
+        waiting = await ref.followup("work")
+        await trio.sleep(190)
+        first = (await ref.pending())[0].id
+        async with trio.open_nursery() as nursery:
+            outcomes: list[str] = []
+
+            async def wait_for_the_first() -> None:
+                outcomes.append((await ref.outcome(first)).text)
+
+            nursery.start_soon(wait_for_the_first)
+            await wait_all_tasks_blocked()
+            assert await ref.cancel_timer("s"), "what it has put stays"
+        assert outcomes == ["ok"] and (await ref.outcome("s")).turn == 2
+        assert (await ref.outcome(waiting.message_id)).turn == 1
+        await ref.wait_idle()
+    assert await order(store) == (
+        "timer put[t](work) TS1 claim(work) SS1.1 U(work) H{initial} X Q1 C* A call(c) "
+        "fired put[t](stretch) fired put[t](stretch) fired put[t](stretch) untimed res(c) SE SS1.2 Q1 C* A SE TE1{completed} "
+        + " ".join(f"TS{n} {TURN.format('stretch', n)}" for n in (2, 3, 4))
+    )
+
+
 async def test_c178_a_wall_clock_set_forward_fires_within_half_a_minute(autojump_clock: MockClock) -> None:
     store, wall = MemoryStore(), Wall()
     async with opened(ECHO, store, now=wall) as (_, ref):
@@ -197,6 +240,7 @@ async def test_a_deleted_agent_is_reminded_of_nothing_and_a_fork_has_no_timers(a
         await system.spawn(ECHO, id="a")
         await trio.sleep(100)
         assert (await ref.info()).turn == 0 and (await fork.info()).turn == 0
+        assert len(system._runtime.schedule) == 0  # pyright: ignore[reportPrivateUsage]
     assert await store.agents(flag="timer") == []
 
 
@@ -300,8 +344,8 @@ async def test_timers_of_an_agent_without_a_definition_wait_for_one(autojump_clo
     async with System.open(store, now=wall) as system:
         await trio.sleep(100)
         system.define(ECHO)
-        with trio.fail_after(31):
-            assert (await (await system.get("a")).outcome(turn=1)).text == "tea"
+        await trio.sleep(31)
+        assert len(await events(store, e.TurnEnd)) == 1
 
 
 async def test_input_that_waits_for_its_time_runs_then_also_after_a_restart(autojump_clock: MockClock) -> None:
@@ -318,8 +362,9 @@ async def test_input_that_waits_for_its_time_runs_then_also_after_a_restart(auto
         await put(system, "late", 900)
         await put(system, "soon", 90)
         await trio.sleep(80)
-        assert (await ref.info()).turn == 0
+        assert await events(store, e.TurnStart) == []
         await trio.sleep(20)
+        assert len(await events(store, e.TurnEnd)) == 1
         assert (await ref.outcome("soon")).text == "soon"
     (head,) = await store.agents(flag="timer")
     assert not head.summary.attention
@@ -328,3 +373,17 @@ async def test_input_that_waits_for_its_time_runs_then_also_after_a_restart(auto
         assert (await (await system.get("a")).outcome("late")).turn == 2
     await check(store)
     assert await store.agents(flag="timer") == []
+
+
+async def test_a_time_that_is_set_anew_again_and_again_costs_no_memory(autojump_clock: MockClock) -> None:
+    wall = Wall()
+    async with opened(ECHO, now=wall) as (system, ref):
+        for number in range(200):
+            await ref.remind("tea", after_s=1000 - number, id="always earlier")
+            await ref.cancel_timer("always earlier")
+            await ref.remind("coffee", after_s=2000 - number, id=f"c{number}")
+            if number:
+                await ref.cancel_timer(f"c{number - 1}")
+        schedule: Any = system._runtime.schedule  # pyright: ignore[reportPrivateUsage]
+        assert (len(schedule), len(schedule._heap) < 100) == (1, True)
+        assert (await ref.outcome("c199")).text == "coffee"
