@@ -70,7 +70,8 @@ async def events(store: Store, type: type[E], agent: str = "a") -> list[E]:
 
 async def say(ref: AgentRef[Any], text: str, **options: Any) -> Receipt:
     """Send a prompt and wait until the agent is idle; the message's id is its text."""
-    receipt = await ref.followup(text, **{"message_id": text, **options})
+    options.setdefault("message_id", text)
+    receipt = await ref.followup(text, **options)
     await ref.wait_idle()
     return receipt
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import timeit
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,6 +29,7 @@ from callboard.actors.seams import SEAMS, Next, Plugin, SeamContext
 from callboard.storage.errors import CallboardError, ToolError, UsageError
 from callboard.storage.events import Completed, Route
 from callboard.storage.messages import Failure, Message, TextBlock
+from callboard.storage.records import Record
 
 
 class Port:
@@ -41,6 +42,16 @@ class Port:
         self.written: list[tuple[str, Any]] = []
         self.asked: list[tuple[Any, Mapping[str, Any]]] = []
 
+    @property
+    def requests(self) -> int:
+        return len(self.asked)
+
+    def peer(self, id: str) -> str:
+        return f"peer {id}"
+
+    def owner_of(self, plugin: Any) -> str:
+        return type(plugin).__name__
+
     def now(self) -> datetime:
         return datetime(2026, 12, 1, tzinfo=UTC)
 
@@ -49,6 +60,9 @@ class Port:
 
     async def notes(self, kind: str) -> list[Any]:
         return [data for k, data in self.written if k == kind]
+
+    async def records(self, types: Collection[str], id: str | None) -> list[Record]:
+        return []
 
     async def call_model(self, messages: str | Sequence[Message], options: Mapping[str, Any]) -> Message:
         self.asked.append((messages, options))

@@ -8,7 +8,8 @@ import pytest
 from benches import LmdbBench, MemoryBench
 
 from callboard.storage import conformance
-from callboard.storage.conformance import Bench, Check
+from callboard.storage.conformance import Check
+from callboard.storage.conformance_kit import Bench
 
 
 def bench(engine: str, folder: Path) -> Bench:

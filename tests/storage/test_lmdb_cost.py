@@ -137,7 +137,8 @@ async def test_c238_a_delete_leaves_no_word_that_no_fork_reaches(tmp_path: Path)
     async with open_store(tmp_path, sync=False) as store:
         epoch = await store.own("a")
         secret = chunks(5, 4)
-        items = [created("a"), note(1, "shared"), chunks(2, 3), secret, note(9, "secret"), put(10, "secret-id")]
+        shared: list[Record | ChunkRun] = [created("a"), note(1, "shared"), chunks(2, 3)]
+        items = [*shared, secret, note(9, "secret"), put(10, "secret-id")]
         await write(store, [batch("a", epoch, items, ids={"secret-id": 10}, blobs={"ee" * 32: b"kept"})])
         await write(store, [batch("a", epoch, [note(11, "secret")], blobs={"ff" * 32: b"secret"})])
         await fork(store, "f", "a", 6)

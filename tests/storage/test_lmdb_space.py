@@ -101,10 +101,10 @@ async def test_c235_a_map_that_cannot_grow_is_a_full_store_that_still_reads(tmp_
     await write(store, [batch("a", epoch, [note(seq)])])  # a small one still fits
     assert await seqs(store, "a", seq - 1) == [seq]
     await store.aclose()
-    async with open_store(tmp_path, sync=False, map_size=4 * SMALL) as store:
-        epoch = await store.own("a")
-        await write(store, [batch("a", epoch, [big(seq + 1)])])
-        assert await seqs(store, "a") == list(range(seq + 2))
+    async with open_store(tmp_path, sync=False, map_size=4 * SMALL) as larger:
+        epoch = await larger.own("a")
+        await write(larger, [batch("a", epoch, [big(seq + 1)])])
+        assert await seqs(larger, "a") == list(range(seq + 2))
 
 
 async def test_c235_no_address_space_is_a_failed_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +141,8 @@ async def test_c276_a_full_disk_loses_nothing_and_takes_more_when_there_is_room(
             assert await seqs(store, "a") == [0, 1, 2, 3, 4]
     await write(store, [batch("a", epoch, [big(5, 500_000)])])
     await store.aclose()
-    async with open_store(tmp_path, readonly=True) as store:
-        assert await seqs(store, "a") == [0, 1, 2, 3, 4, 5]
+    async with open_store(tmp_path, readonly=True) as again:
+        assert await seqs(again, "a") == [0, 1, 2, 3, 4, 5]
 
 
 async def test_c276_closing_on_a_full_disk_leaves_the_tail_to_the_next_opening(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ async def test_c276_closing_on_a_full_disk_leaves_the_tail_to_the_next_opening(t
         await create(store, f"a{i:03}")
     with full_disk(tmp_path):
         await store.aclose()
-    async with open_store(tmp_path, sync=False) as store:
-        assert len(await store.agents(limit=1000)) == 300
-        await create(store, "b")
+    async with open_store(tmp_path, sync=False) as again:
+        assert len(await again.agents(limit=1000)) == 300
+        await create(again, "b")
 
 
 async def test_c276_a_write_cut_short_by_a_full_disk_is_a_full_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import trio
 from callboard.storage.conformance_kit import batch, chunks, create, created, fork, names, note, put, seqs, write
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import FenceLost
-from callboard.storage.store import Arrival, Delete
+from callboard.storage.store import Arrival, Delete, Unit
 
 
 async def test_c278_an_input_for_an_agent_owned_elsewhere_arrives_with_the_senders_commit() -> None:
@@ -20,7 +20,7 @@ async def test_c278_an_input_for_an_agent_owned_elsewhere_arrives_with_the_sende
     await write(mine, [Arrival("receiver", b"m1"), batch("sender", sender, [note(1)])])
     assert await yours.arrivals("receiver") == [b"m1"]
     assert await mine.arrivals("sender") == []
-    stale = [Arrival("receiver", b"lost"), batch("sender", sender, [note(9)])]
+    stale: Unit = [Arrival("receiver", b"lost"), batch("sender", sender, [note(9)])]
     assert (await mine.commit([stale]))[0] is not None
     assert await yours.arrivals("receiver") == [b"m1"]
 

@@ -350,7 +350,9 @@ async def test_c279_verify_goes_over_every_agent_and_changes_nothing() -> None:
     )
     assert seen == [("bad", 3), ("good", len(good.records))]
     assert (await verify(store, ["good"])).ok
-    assert (await store.head("good")).last == len(good.records) - 1  # pyright: ignore[reportOptionalMemberAccess]
+    head = await store.head("good")
+    assert head is not None
+    assert head.last == len(good.records) - 1
 
 
 async def test_verify_of_an_agent_that_does_not_exist_says_so() -> None:

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,7 @@ def torture(folder: Path, rounds: int, seed: int = 0) -> tuple[Known, list[str]]
         run_round(folder, known, seed * 1000 + n, chance.uniform(0.0, 0.25))
         for readonly in (True, False):
             try:
-                wrong += [f"round {n}: {w}" for w in trio.run(lambda r=readonly: examine(folder, known, readonly=r))]
+                wrong += [f"round {n}: {w}" for w in trio.run(partial(examine, folder, known, readonly=readonly))]
             except StoreError as e:
                 wrong.append(f"round {n}: {e}")
         if wrong:
