@@ -191,7 +191,6 @@ class Registry:
         above = await self._ancestors(head)
         actor = self._enter(Actor(runtime, agent, log, fresh_epoch=fresh, ancestors=above))
         actor.take_up = state.position.open
-        runtime.schedule.note(actor)
         if not state.forked_idle:
             actor.wake()
         return actor

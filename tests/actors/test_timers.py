@@ -236,6 +236,8 @@ async def test_a_deleted_agent_is_reminded_of_nothing_and_a_fork_has_no_timers(a
         await ref.remind("tea", after_s=60)
         fork = await ref.fork(id="b")
         assert await fork.timers() == ()
+        await (await system.spawn(ECHO, id="c")).remind("tea", after_s=60)
+        await system.delete("c")
         await system.delete("a")
         await system.spawn(ECHO, id="a")
         await trio.sleep(100)
