@@ -13,6 +13,8 @@ class Report:
         """Agents whose open turn goes on."""
         self.woken: list[str] = []
         """Agents that had input to run."""
+        self.timed: list[str] = []
+        """Agents for whom a reminder, or input that waited for its time, had come due while nobody ran."""
         self.failed: dict[str, CallboardError] = {}
         """Agents that could not be opened; their logs are untouched."""
         self.waiting: dict[str, str] = {}

@@ -79,8 +79,10 @@ class Schedule:
         while page:
             for head in page:
                 # A record from the future: the clock was set back, and its timers have to be looked at.
-                ahead = head.time > self.started + _SET_BACK_MS
-                self._set(head.agent, self.started if ahead else head.summary.timer)
+                ahead, due = head.time > self.started + _SET_BACK_MS, head.summary.timer
+                self._set(head.agent, self.started if ahead else due)
+                if due is not None and due <= self.started:
+                    self._runtime.report.timed.append(head.agent)
             page = await self._runtime.store.agents(flag="timer", after=page[-1].agent)
 
     async def run(self) -> None:

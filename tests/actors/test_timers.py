@@ -85,6 +85,7 @@ async def test_c178_a_timer_due_while_down_fires_once_at_start_and_is_late(autoj
         await ref.remind("stretch", after_s=60, every_s=60, id="s")
     wall.ahead = 7 * 86_400 + 30
     async with System.open(store, agents=[ECHO], now=wall) as system:
+        assert system.report.timed == ["a"]
         ref = await system.get("a")
         assert (await ref.outcome(turn=2)).text == "tea"
         assert [(timer.id, timer.due - EIGHT) for timer in await ref.timers()] == [("s", timedelta(days=7, minutes=1))]
@@ -371,7 +372,7 @@ async def test_input_that_waits_for_its_time_runs_then_also_after_a_restart(auto
     (head,) = await store.agents(flag="timer")
     assert not head.summary.attention
     async with System.open(store, agents=[ECHO], now=wall) as system:
-        assert system.report.woken == []
+        assert system.report.woken == system.report.timed == []
         assert (await (await system.get("a")).outcome("late")).turn == 2
     await check(store)
     assert await store.agents(flag="timer") == []
