@@ -30,6 +30,7 @@ from callboard.storage.messages import Request
 TREE = 5
 """Agents of a tree that live at the same time: a lead, its desk, two workers, and a helper or a clerk."""
 VERDICTS = ("allow", "allow", "deny", "reply")
+LONGEST_PAUSE_S = 30
 SIGNED, PAID = "signed", "paid"
 Faults = Callable[[Request], Reply | None]
 
@@ -274,24 +275,28 @@ async def _answer_questions(world: World, system: System) -> None:
     async def questions() -> list[Approval]:
         return [question async for question in system.approvals()]
 
+    pause_s = world.pace
     while True:
         for question in await _until_kept(world, questions):
+            pause_s = world.pace
             verdict: Any = VERDICTS[sum(question.id.encode()) % len(VERDICTS)]
             try:
                 await system.answer(question.id, verdict, by="ann", text="so it is")
             except (ApprovalExpired, CommitFailed):  # it is asked again if it is still open
                 continue
             world.ledger.write("answers", f"{question.agent} {question.id} {verdict}")
-        await trio.sleep(world.pace)
+        await trio.sleep(pause_s)
+        pause_s = min(1.5 * pause_s, 50 * world.pace)
 
 
 async def settled(world: World, system: System) -> None:
     """Return when no agent runs, and nothing is set to begin later."""
-    quiet = 0
+    quiet, pause_s = 0, world.pace
     while quiet < 2:
         left = [agent async for agent in system.agents() if agent.status != "idle"]
         waiting = await system.store.agents(flag="timer") or await system.store.agents(flag="attention")
         quiet = quiet + 1 if not left and not waiting else 0
         for agent in waiting:
             await _until_kept(world, partial(system.get, agent.agent))
-        await trio.sleep(world.pace)
+        await trio.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
