@@ -14,7 +14,7 @@ from .problems import Refused
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction["Parser"]  # pyright: ignore[reportPrivateUsage]
 
-COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "why", "fork", "verify")
+COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "why", "fork", "verify", "backup")
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
 
 
@@ -61,6 +61,7 @@ def make_parser() -> Parser:
     _add_why(commands)
     _add_fork(commands)
     _add_verify(commands)
+    _add_backup(commands)
     return parser
 
 
@@ -169,6 +170,12 @@ def _add_verify(commands: _Commands) -> None:
     verify = _add(commands, "verify", "Rebuild every request from the log before it and check every invariant.")
     verify.add_argument("state", metavar="STATE", help="the store's folder")
     verify.add_argument("agent", nargs="?", metavar="ID", help="only this agent")
+
+
+def _add_backup(commands: _Commands) -> None:
+    backup = _add(commands, "backup", "Copy a whole store, compacted; a process may run its agents meanwhile.")
+    backup.add_argument("state", metavar="STATE", help="the store's folder")
+    backup.add_argument("to", metavar="TO", help="a new folder, or an empty one")
 
 
 def port(text: str) -> int:

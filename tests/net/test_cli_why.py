@@ -1,4 +1,4 @@
-"""why and fork: what the log says of an agent that waits, and a new agent from an old one, in a folder nobody runs."""
+"""why, fork, backup: what the log says of an agent that waits, a new agent from an old one, a copy of a folder in use."""
 
 from __future__ import annotations
 
@@ -177,3 +177,22 @@ def test_fork_makes_an_agent_that_goes_on_by_itself(tmp_path: Path, capsys: pyte
             assert (await verify(store)).ok
 
     trio.run(go_on)
+
+
+def test_backup_copies_a_store_that_is_in_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said_there: list[str] = []
+
+    async def copy() -> None:
+        words = [sys.executable, "-P", "-m", "callboard.net.cli", "backup", str(tmp_path / "s"), str(tmp_path / "copy"), "--json"]
+        done = await trio.run_process(words, capture_stdout=True)
+        said_there.append(done.stdout.decode())
+
+    trio.run(busy, tmp_path / "s", copy)
+    value = json.loads(said_there[0])
+    assert (value["agents"], value["records"] > 20) == (2, True)
+    assert said(capsys, "verify", str(tmp_path / "copy")).startswith("ok: 2 agents, ")
+    assert said(capsys, "why", str(tmp_path / "copy"), "ann").startswith("ann (desk): turn 1 is open")
+    assert main(["backup", str(tmp_path / "s"), str(tmp_path / "copy")]) == 4
+    assert "not an empty folder" in capsys.readouterr().err
+    assert main(["backup", str(tmp_path / "none"), str(tmp_path / "other")]) == 4
+    assert not (tmp_path / "none").exists() and not (tmp_path / "other").exists()
