@@ -85,6 +85,7 @@ class Schedule:
                     self._runtime.report.timed.append(head.agent)
             page = await self._runtime.store.agents(flag="timer", after=page[-1].agent)
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self) -> None:
         """Visit agents as their time comes, until cancelled."""
         slots = trio.CapacityLimiter(AT_ONCE)
