@@ -52,6 +52,7 @@ COLUMNS: dict[str, Callable[[Case, Rounds], str]] = {
     "flushes": _number("flushes", 2),
     "file B": _number("file_bytes"),
     "written B": _number("written_bytes"),
+    "held B": _number("held_bytes"),
     "MB": _number("rss_mb"),
     "others": _number("others", 2),
 }

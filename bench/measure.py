@@ -40,6 +40,8 @@ class Sample(Struct, frozen=True, omit_defaults=True):
     flushes: float | None = None
     file_bytes: float | None = None
     written_bytes: float | None = None
+    held_bytes: float | None = None
+    """Memory that Python holds for each agent."""
 
 
 class Meter:
