@@ -3,13 +3,15 @@
 #     make demo               a team of agents reads this folder (or FOLDER=...) and writes report.md
 #     make test               the whole test suite
 #
-# The first of them makes .venv and installs the pinned versions of constraints.txt into it; later ones find it ready.
+# The first of them makes .venv and installs the pinned versions of constraints.txt into it: the package for the demo (a few MB),
+# the tools of the developers, too, for everything else (some 45 MB). Later ones find it ready.
 
 PYTHON ?= python3
 FOLDER ?= .
 ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
 
@@ -24,8 +26,8 @@ help: ## what can be made
 
 setup: $(READY) ## .venv with everything in it
 
-# The stamp is written last: a set-up that was cut short is done again. A .venv without a working pip is made anew.
-$(READY): pyproject.toml constraints.txt
+# A stamp is written last: a set-up that was cut short is done again. A .venv without a working pip is made anew.
+$(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Callboard needs Python 3.11 or later, and there is no $(PYTHON) here: install it, or name one with make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Callboard needs Python 3.11 or later, and $(PYTHON) is $$($(PYTHON) -c 'import platform; print(platform.python_version())'): name a newer one with make PYTHON=..." >&2; exit 1; }
@@ -34,10 +36,15 @@ $(READY): pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once)" >&2
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install --constraint constraints.txt --upgrade pip
-	@$(PIP) install --constraint constraints.txt --editable . --group dev
+	@$(PIP) install --constraint constraints.txt --editable '.[net]'
 	@touch $@
 
-demo: $(READY) ## a team of agents reads FOLDER (default: this one) and writes report.md here
+$(READY): $(INSTALLED)
+	@echo "adding what developers need to $(VENV) (once)" >&2
+	@$(PIP) install --constraint constraints.txt --group dev
+	@touch $@
+
+demo: $(INSTALLED) ## a team of agents reads FOLDER (default: this one) and writes report.md here
 	@$(BIN)/callboard demo "$(FOLDER)" $(ARGS)
 
 test: $(READY) ## the test suite; ARGS="-k inbox" chooses
