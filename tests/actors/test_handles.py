@@ -29,6 +29,8 @@ async def test_a_turn_goes_on_behind_an_ask_that_waited_long_enough(autojump_clo
         with pytest.raises(AskTimeout, match="not over in 5 s"):
             await ref.ask("hi", timeout=5, message_id="m")
         assert ref.status == "running"
+        with pytest.raises(AskTimeout, match="ask again with that id"):
+            await ref.outcome("m", timeout=5)
         release.set()
         assert (await ref.outcome("m")).text == "late"
 
@@ -70,6 +72,20 @@ async def test_the_outcome_of_a_turn_is_waited_for_by_its_number(autojump_clock:
         assert caught.value.turn == 2
         release.set()
         assert (await ref.outcome(turn=2)).text == "second"
+
+
+async def test_a_log_of_many_pages_is_followed_record_by_record() -> None:
+    long = Reply.text("a" * 1000, parts=1000)
+    async with opened(make(scripted(long))) as (_, ref):
+        await ref.ask("hi")
+        seen = [record.seq async for record in ref.read()]
+        followed: list[int] = []
+        async for record in ref.follow():
+            followed.append(record.seq)
+            if record.seq == seen[-1]:
+                break
+        assert followed == seen == list(range(len(seen)))
+        assert len(seen) > 1000
 
 
 # -- from inside a turn
@@ -180,6 +196,16 @@ async def test_handles_are_equal_when_they_name_one_agent_of_one_system() -> Non
         assert repr(ref) == "<AgentRef 'a' idle>"
         assert repr(system) == "<System on ':memory:', 1 agents in memory, open>"
         assert system.report.ok
+
+
+@pytest.mark.parametrize("where", ["system", "context"])
+async def test_what_is_rendered_and_is_no_text_is_named(where: str) -> None:
+    def seven(ctx: Any) -> Any:
+        return 7
+
+    rendered: dict[str, Any] = {"system": seven} if where == "system" else {"context": [seven]}
+    async with opened(make(scripted()).replace(**rendered)) as (_, ref):
+        assert "gave a int; return text" in str((await ref.ask("hi")).reason)
 
 
 # -- the end of a family
