@@ -60,6 +60,14 @@ async def dropped(system: System) -> None:
 
 async def measure(agents: int, passive: bool, folder: Path) -> Sample:
     """One sample: agents that rest, and what they hold."""
+    try:
+        return await traced(agents, passive, folder)
+    finally:
+        tracemalloc.stop()
+
+
+async def traced(agents: int, passive: bool, folder: Path) -> Sample:
+    """The same; memory is traced from the moment at which it counts."""
     agent = Agent("bench", model=Scripted(False), system="Be brief.", plugins=[])
     if passive:
         async with System.open(folder, agents=[agent], idle_after=3600) as system:

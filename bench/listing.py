@@ -51,12 +51,9 @@ async def first_batch(store: Store, id: str) -> Batch:
 
 async def page(system: System, after: str) -> None:
     """One page behind an id."""
-    count = 0
-    async for _ in system.agents(after=after):
-        count += 1
-        if count == PAGE:
-            return
-    raise AssertionError(f"a page behind {after} has {count} agents")
+    found = await system.store.agents(after=after, limit=PAGE)
+    if len(found) != PAGE:
+        raise AssertionError(f"a page behind {after} has {len(found)} agents")
 
 
 async def opened(system: System, id: str) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callboard import System
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,3 +45,39 @@ def test_an_unknown_case_is_refused_with_the_list() -> None:
     done = bench("turn x3")
     assert done.returncode == 2
     assert "there is no case 'turn x3'" in done.stderr and "floor turn x200" in done.stderr
+
+
+@pytest.fixture
+def case(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    """A module of bench/, to be run with small numbers."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    name: str = request.param
+    return importlib.import_module(f"bench.{name}")
+
+
+@pytest.mark.parametrize("case", ["cancel_tree"], indirect=True)
+async def test_a_cancelled_tree_closes_every_log_from_below_and_leaves_nothing(case: Any, tmp_path: Path) -> None:
+    assert case.size(case.FAN) == 100
+    await case.measure((2, 2, 3), 1, tmp_path)  # it looks at every log, and at tasks, threads and programs
+
+
+@pytest.mark.parametrize("case", ["idle"], indirect=True)
+async def test_agents_that_rest_have_no_task_and_are_hardly_held(case: Any, tmp_path: Path) -> None:
+    await case.measure(20, False, tmp_path)
+    sample = await case.measure(20, True, tmp_path)
+    assert sample.held_bytes < 5_000, "the books of a system are in it, shared by few"
+
+
+@pytest.mark.parametrize("case", ["listing"], indirect=True)
+async def test_a_page_and_an_opening_read_as_much_among_many_as_among_few(case: Any, tmp_path: Path) -> None:
+    read: dict[str, set[int]] = {"page": set(), "opened": set()}
+
+    async def counted(look: str, system: System, id: str) -> None:
+        before = system.store.statistics()["frames_read"]
+        await getattr(case, look)(system, id)
+        read[look].add(system.store.statistics()["frames_read"] - before)
+
+    for agents in (300, 1_500):
+        for look in read:
+            await case.measure(agents, partial(counted, look), tmp_path / f"{look}-{agents}")
+    assert read == {"page": {0}, "opened": {1}}
