@@ -40,6 +40,7 @@ ANSWERS = {
     "tool_after": ("rewrite", "block", "add", "conclude", *ENDS, *DOES),
 }
 """What a plugin may do at each seam."""
+TOOL_SEAMS = {"tool_before", "guard", "tool_around", "tool_after"}
 PLAIN = ("safe_parallel", "safe_alone", "never_parallel", "never_alone", "concluding", "failing", "unknown", "telling")
 ODD = ("malformed", "slow", "never_slow", "approved", "ask_again", "replying", "noting", "mailing", "asking")
 DELEGATIONS = ("delegating", "background")
@@ -124,8 +125,8 @@ def any_life(choice: Random) -> Life:
     """A life at random: busy enough for much to happen, and rarely cut so early that nothing does."""
     few = choice.random
     return Life(
-        turns=tuple(_turn(choice, (PLAIN, ODD, DELEGATIONS), 3) for _ in range(1 + (few() < 0.3))),
-        prompts=1 + (few() < 0.3),
+        turns=tuple(_turn(choice, (PLAIN, ODD, DELEGATIONS), 3) for _ in range(1 + (few() < 0.4))),
+        prompts=1 + (few() < 0.5),
         slash=few() < 0.3,
         peer=_turn(choice, (PLAIN, ODD), 2) if few() < 0.5 else (),
         child=_turn(choice, (PLAIN, ODD), 2) if few() < 0.6 else (),
@@ -144,13 +145,15 @@ def _turn(choice: Random, tools: tuple[tuple[str, ...], ...], most: int) -> tupl
 
 
 def _step(choice: Random, tools: tuple[tuple[str, ...], ...]) -> Step:
+    seams = tuple(_seam(choice) for _ in range(choice.choices((0, 1, 2), (3, 5, 3))[0]))
+    at = {seam for seam, _ in seams}
     return Step(
-        kind=choice.choices(KINDS, (3, 12, 1, 1, 1, 1, 2, 1))[0],
+        kind="tools" if at & TOOL_SEAMS else choice.choices(KINDS, (3, 12, 1, 1, 1, 1, 2, 1))[0],
         tools=tuple(_tool(choice, tools) for _ in range(choice.choices((1, 2, 3, 4), (4, 3, 2, 1))[0])),
-        failures=choice.choices((0, 1, 2, 3), (17, 1, 1, 1))[0],
+        failures=choice.choices((0, 1, 2, 3), (1 if "request_error" in at else 40, 3, 2, 1))[0],
         streaming=choice.choice(DOES) if choice.random() < 0.12 else None,
         in_tool=choice.choice(DOES) if choice.random() < 0.15 else None,
-        seams=tuple(_seam(choice) for _ in range(choice.choices((0, 1, 2), (3, 5, 3))[0])),
+        seams=seams,
     )
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import msgspec
@@ -18,9 +19,10 @@ import trio
 from crash_images import seeded
 from helpers import notation
 from hypothesis import given, settings
-from life_scripts import Life, Moment, Step, lives
+from life_scripts import ANSWERS, Life, Moment, Step, any_life, lives
 from proof import live, program, run
 from proof_rules import settled_logs
+from smaller import smallest
 
 from callboard.actors import closing
 
@@ -101,6 +103,19 @@ def test_a_life_that_holds_is_a_program_that_runs() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_life_is_made_as_small_as_what_fails_in_it() -> None:
+    def fails(life: Life) -> bool:
+        return life.prompts == 2 and any("asking" in step.tools for step in life.steps())
+
+    assert smallest(BUSY, fails) == Life(turns=((Step(tools=("asking",)),),), prompts=2)
+
+
+def test_lives_reach_every_seam_with_every_answer() -> None:
+    choice = Random(1)
+    written = {seam for _ in range(1000) for step in any_life(choice).steps() for seam in step.seams}
+    assert written == {(seam, answer) for seam, answers in ANSWERS.items() for answer in answers}
+
+
 FORGETS = """
 from callboard.actors import closing
 
@@ -148,7 +163,17 @@ def test_the_long_form_says_count_and_seed() -> None:
 
 # -- lives that failed once
 
-FOUND: dict[str, Life] = {}
+FOUND: dict[str, Life] = {
+    "mail that is replaced where it waits keeps its sender": Life(
+        turns=((Step(kind="tools", tools=("mailing", "safe_parallel"), in_tool="replace"),),),
+        peer=(Step(kind="tools", tools=("mailing",)),),
+    ),
+    "a peer that writes to itself in every turn comes to an end": Life(
+        turns=((Step(kind="tools", tools=("asking",)),),),
+        peer=(Step(streaming="followup"),),
+        meanwhile=(Moment(24, "close"),),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FOUND)
