@@ -99,7 +99,7 @@ def test_p05_tests(name: str) -> None:
 
 def test_every_example_is_run() -> None:
     tests = "".join(p.read_text(encoding="utf-8") for p in Path(__file__).parent.rglob("test_*.py"))
-    forgotten = [p.name for p in EXAMPLES.glob("p*.py") if p.stem not in tests]
+    forgotten = [p.name for p in EXAMPLES.glob("*.py") if p.stem not in tests]
     assert not forgotten
 
 
