@@ -32,6 +32,7 @@ def settled_logs(logs: Logs) -> None:
         assert not state.inbox.due(None), f"{agent} has input that nobody takes: {state.inbox.pending()}"
         said = [event.delivery for event in _of(log, e.OutboxPut)]
         assert len(set(said)) == len(said), f"two replies of {agent} have one id"
+        _context(agent, log)
     _families(logs)
     _mail(logs)
 
@@ -44,6 +45,15 @@ def recovered(before: Logs, after: Logs, bodies: Counter[str], mode: str) -> Non
         _cut_turn(agent, _state(log), after[agent][len(log) :], mode)
     for agent in after:
         _bodies(agent, before.get(agent, ()), after[agent], bodies)
+
+
+def _context(agent: str, log: Sequence[Record]) -> None:
+    """What results carry for the next step of a turn that completed has entered the inbox."""
+    completed = {event.turn for event in _of(log, e.TurnEnd) if e.kind_of(event.reason) == "completed"}
+    put = {event.message.id for event in _of(log, e.InboxPut)}
+    for result in _of(log, e.ToolResult):
+        missing = {message.id for message in result.context or ()} - put
+        assert result.turn not in completed or not missing, f"context of {agent}, call {result.call_id}, is lost"
 
 
 def _families(logs: Logs) -> None:

@@ -9,6 +9,7 @@ is printed, and it ends with 1. The same seed looks at the same lives.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -89,6 +90,7 @@ def main() -> None:
     parser.add_argument("--lives", type=int, default=1000, help="how many (1000)")
     parser.add_argument("--seed", type=int, default=None, help="of all choices; a new one if none is given")
     options = parser.parse_args()
+    logging.getLogger("callboard").setLevel(logging.CRITICAL)  # plugins of a life throw on purpose
     number: int = SystemRandom().randrange(2**32) if options.seed is None else options.seed
     sys.stderr.write(f"{options.lives} lives, seed {number}\n")
     try:
