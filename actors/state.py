@@ -231,8 +231,8 @@ class AgentState:
     @property
     def worth_a_snapshot(self) -> bool:
         """Whether the records since the last snapshot outweigh writing another: its cost is that of the visible messages. (A
-        request costs as much, and there is one for every few records: a quarter keeps both the tail and the cost small.)"""
-        return self.long_tail and self.since_snapshot > LONG_TAIL + len(self.surface) // 4
+        request costs as much, and there is one for every few records: an eighth keeps both the tail and the cost small.)"""
+        return self.long_tail and self.since_snapshot > LONG_TAIL + len(self.surface) // 8
 
     @property
     def long_tail(self) -> bool:

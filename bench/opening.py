@@ -32,6 +32,15 @@ async def written(folder: Path, agent: Agent, turns: int) -> None:
         await client(await system.spawn(agent, id="long"), Load(1, turns), turns, [])
 
 
+async def cut(folder: Path, agent: Agent, turns: int) -> None:
+    """The same, and no time to close: what came after the last snapshot has to be folded."""
+    with trio.CancelScope() as scope:
+        async with System.open(folder, agents=[agent]) as system:
+            await client(await system.spawn(agent, id="long"), Load(1, turns), turns, [])
+            scope.cancel()
+            await trio.sleep_forever()
+
+
 async def remembered(folder: Path, agent: Agent, messages: int) -> None:
     """Write a log of nothing but messages."""
     text = "All of what was said, as long as an answer often is. " * 3
@@ -41,12 +50,17 @@ async def remembered(folder: Path, agent: Agent, messages: int) -> None:
 
 
 async def opened(folder: Path, agent: Agent) -> float:
-    """Seconds from asking for the agent to knowing where it stands."""
-    async with System.open(folder, agents=[agent]) as system:
-        start = time.perf_counter()
-        ref = await system.get("long")
-        await ref.info()
-        return time.perf_counter() - start
+    """Seconds from asking for the agent to knowing where it stands. What it leaves is what it found."""
+    took = 0.0
+    with trio.CancelScope() as scope:
+        async with System.open(folder, agents=[agent]) as system:
+            start = time.perf_counter()
+            ref = await system.get("long")
+            await ref.info()
+            took = time.perf_counter() - start
+            scope.cancel()
+            await trio.sleep_forever()
+    return took
 
 
 async def measure(write: Callable[[Path, Agent, int], Awaitable[None]], size: int, folder: Path) -> Sample:
@@ -67,5 +81,6 @@ def run(write: Callable[[Path, Agent, int], Awaitable[None]], size: int) -> Samp
 CASES = (
     Case("open 1,000 records", partial(run, written, 30), "opens/s", short=False),
     Case("open 100,000 records", partial(run, written, 3000), "opens/s", short=False),
+    Case("open 100,000 records, cut", partial(run, cut, 3000), "opens/s", short=False),
     Case("open 20,000 messages", partial(run, remembered, 20_000), "opens/s", short=False),
 )
