@@ -80,6 +80,15 @@ class Folder:
             self.env.set_mapsize(0)
             return self.env.begin()
 
+    def open_for_writing(self, sync: bool, map_size: int | None) -> None:
+        """A writer joins the readers of this process, whose environment cannot write: open another in its place, between two
+        transactions."""
+        with self.copying, self.lock:
+            if self.env.flags()["readonly"]:
+                self.env.close()
+                self.env = _open_env(self.path, True, sync, map_size)
+                self.tables.update(_open_tables(self.env, self.path, True))
+
     def own(self, owner: FolderLock) -> None:
         """Become the writer: a new session, durably, so that no epoch is ever given out twice."""
         meta = self.tables["meta"]
@@ -153,6 +162,7 @@ def open_folder(
             folder.env.reader_check()  # processes that were killed leave their slots behind
             if owner is not None:
                 folder.map_limit = map_limit
+                folder.open_for_writing(sync, map_size)
                 folder.own(owner)
         except BaseException:
             if owner is not None:
@@ -207,8 +217,9 @@ def _open_env(path: Path, writing: bool, sync: bool, map_size: int | None) -> lm
             map_size=sizes[0],
             max_dbs=len(TABLES) + 3,
             max_readers=1024,
-            # A reader opens it writable too, so that a writer of this process can join later; it just never writes.
-            readonly=not writing and not os.access(path / "data.mdb", os.W_OK),
+            # Opened for writing, even the handles of tables take the writer's lock: a reader would wait for the owner, and for
+            # ever for one that is stopped in a transaction.
+            readonly=not writing,
             create=writing,
             sync=sync,
             metasync=sync,
