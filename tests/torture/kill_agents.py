@@ -233,15 +233,19 @@ class Forked:
 
     def __init__(self, do: Callable[[], Any]) -> None:
         self._read, write = os.pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
+        self.pid = os.fork()
+        if self.pid == 0:
             _be_child(write, do)
         os.close(write)
 
+    def ended_within(self, seconds: float) -> bool:
+        """Whether it ends, or says something, in so many seconds."""
+        return bool(select.select([self._read], [], [], seconds)[0])
+
     def kill_after(self, seconds: float) -> None:
         """Kill it, unless it ends before."""
-        if not select.select([self._read], [], [], seconds)[0]:
-            os.kill(self._pid, signal.SIGKILL)
+        if not self.ended_within(seconds):
+            os.kill(self.pid, signal.SIGKILL)
 
     def end(self, within_s: float) -> Any:
         """What it says, in a list; None if it was killed.
@@ -249,13 +253,13 @@ class Forked:
         Raises:
             Failed: it failed, or does not end.
         """
-        if not select.select([self._read], [], [], within_s)[0]:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        if not self.ended_within(within_s):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
             raise Failed(f"the process did not end in {within_s} s")
         with os.fdopen(self._read, "rb") as pipe:
             said = pipe.read()
-        code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         if code == -signal.SIGKILL:
             return None
         if code != 0:
