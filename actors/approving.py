@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import trio
 
 from ..storage.errors import ApprovalExpired, DefinitionMissing, UsageError
 from ..storage.events import ApprovalAnswered, ApprovalAsked
 from .answers import Ask, CallResult
+from .listing import Listing
 from .values import Approval, moment
 
 if TYPE_CHECKING:
@@ -132,18 +133,18 @@ async def answer(runtime: Runtime, id: str, verdict: Word, *, by: str, text: str
         actor.answers.unpark_all()
 
 
-async def approvals(runtime: Runtime, prefix: str, labels: Any) -> AsyncIterator[Approval]:
+def approvals(runtime: Runtime, prefix: str, labels: Mapping[str, str] | None) -> AsyncIterator[Approval]:
     """Every open question of agents with this prefix and these labels, by agent, as far as they are on disk. Agents whose
     definition is missing cannot be answered, and are left out; start-up has reported them."""
-    page = await runtime.store.agents(prefix, labels)
-    while page:
-        for head in page:
-            actor = await _asking(runtime, head)
-            if actor is not None:
-                for question in tuple(actor.state.approvals.open.values()):
-                    if question.seq <= actor.log.committed:
-                        yield _approval(actor, question)
-        page = await runtime.store.agents(prefix, labels, after=page[-1].agent)
+
+    async def look(head: Head) -> Sequence[Approval]:
+        actor = await _asking(runtime, head)
+        if actor is None:
+            return ()
+        questions = tuple(actor.state.approvals.open.values())
+        return [_approval(actor, question) for question in questions if question.seq <= actor.log.committed]
+
+    return Listing(runtime.store, look, prefix=prefix, labels=labels)
 
 
 async def _asking(runtime: Runtime, head: Head) -> Actor | None:

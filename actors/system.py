@@ -19,11 +19,12 @@ from ..storage.engines.checks import check_agent
 from ..storage.errors import UsageError
 from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
-from ..storage.store import Store
+from ..storage.store import Head, Store
 from .agent import Agent
 from .approving import answer, approvals
 from .content import mint_id
 from .deleting import delete
+from .listing import Listing
 from .models.model import Model
 from .ref import AgentRef
 from .report import Report
@@ -155,19 +156,20 @@ class System:
         """
         await delete(self._runtime, id, tree=tree)
 
-    async def agents(
+    def agents(
         self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None, after: str | None = None
     ) -> AsyncIterator[AgentSummary]:
         """All agents in order of their ids (those behind the id `after`), from the index; `waiting` picks those whose open turn
         waits for that kind."""
-        store, registry = self._runtime.store, self._runtime.registry
-        page = await store.agents(prefix, labels, after=after)
-        while page:
-            for head in page:
-                actor = registry.peek(head.agent)
-                if waiting is None or waiting in head.summary.waits:
-                    yield AgentSummary.of(head, actor.status if actor is not None else None)
-            page = await store.agents(prefix, labels, after=page[-1].agent)
+        registry = self._runtime.registry
+
+        async def look(head: Head) -> Sequence[AgentSummary]:
+            actor = registry.peek(head.agent)
+            if waiting is not None and waiting not in head.summary.waits:
+                return ()
+            return (AgentSummary.of(head, actor.status if actor is not None else None),)
+
+        return Listing(self._runtime.store, look, prefix=prefix, labels=labels, after=after)
 
     async def usage(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> Usage:
         """Tokens of all these agents, from the index."""
