@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import threading
 from collections import Counter
 from collections.abc import Generator
@@ -323,6 +324,10 @@ def store_error(error: lmdb.Error, path: Path) -> StoreError:
 
 
 def _is_full(path: Path) -> bool:
-    # LMDB takes a short write for an I/O error; nearly always it means that the disk became full in the middle of it.
-    disk = os.statvfs(path)
-    return disk.f_bavail * disk.f_frsize < 1 << 20
+    # LMDB takes a short write for an I/O error; nearly always it means that the disk became full in the middle of it, or that
+    # the file has reached the length that this process may give it.
+    disk, longest = os.statvfs(path), resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    left = disk.f_bavail * disk.f_frsize
+    if longest != resource.RLIM_INFINITY:
+        left = min(left, longest - (path / "data.mdb").stat().st_size)
+    return left < 1 << 20
