@@ -18,7 +18,6 @@ from ..storage.errors import CallboardError
 from ..storage.events import Route
 from ..storage.log import Log
 from ..storage.writer import Expectation
-from .driver import drive
 from .failures import flatten
 from .initiator import start_fresh
 from .policies import Ancestors
@@ -26,13 +25,14 @@ from .ports import AgentPort
 from .promises import Promises
 from .seams import SeamContext
 from .state import AgentState
+from .turns.driver import drive
 
 if TYPE_CHECKING:
     from ..mailbox.inbox import Inbox
     from ..storage.folds import Position
     from .agent import Agent
     from .runtime import Runtime
-    from .turn import Turn
+    from .turns.turn import Turn
 
 Status = Literal["idle", "running", "failed"]
 

@@ -38,8 +38,8 @@ from .waiting import await_outcome
 if TYPE_CHECKING:
     from ..storage.folds import Child
     from .actor import Actor
-    from .pipeline import Slot
     from .runtime import Runtime
+    from .turns.pipeline import Slot
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 """Between two looks at a child whose log cannot be written."""

@@ -13,7 +13,7 @@ from ..storage.errors import DefinitionMissing, UnknownRecord
 from ..storage.events import Cause, ChildSpawned, LogForked
 from ..storage.store import Delete, Store
 from .cancelling import cancel
-from .child_end import end_for_good
+from .turns.child_end import end_for_good
 from .waiting import wait_edge
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from .promises import dropped
 from .values import Outcome
 
 if TYPE_CHECKING:
-    from .turn import Turn
+    from .turns.turn import Turn
 
 _TURNS = {"turn/start", "turn/end", "step/start", "assistant/message", "command/result"}
 _TYPES = frozenset(_TURNS | {"inbox/claim", "inbox/drop", "turn/cancel", "timer/fired", "timer/cancelled"})

@@ -23,7 +23,7 @@ from .tools.context import LoopRunner, ToolContext
 if TYPE_CHECKING:
     from ..storage.records import Record
     from .actor import Actor
-    from .pipeline import Slot
+    from .turns.pipeline import Slot
 
 
 class AgentPort:

@@ -23,7 +23,6 @@ from ..storage.records import Record
 from ..storage.store import Reader
 from .answers import Answer
 from .cancelling import cancel
-from .child_end import end_for_good
 from .content import Content, to_message, to_route
 from .forking import fork
 from .information import info_of
@@ -32,6 +31,7 @@ from .sizes import accepted
 from .streams import Deltas, Follow
 from .texts import well_formed
 from .timers import cancel_timer, remind, timers_of
+from .turns.child_end import end_for_good
 from .values import AgentInfo, Outcome, Receipt, Status, Timer
 from .waiting import await_outcome, await_turn, send_and_wait, wait_edge
 

@@ -34,7 +34,7 @@ from ..storage.folds import (
     UsageState,
 )
 from ..storage.store import Summary
-from .runtime_context import RuntimeContext
+from .turns.runtime_context import RuntimeContext
 
 
 class Identity(Struct):

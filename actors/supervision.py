@@ -20,7 +20,7 @@ from ..storage.events import EndReason, Errored, InboxPut, Interrupted, Limited
 if TYPE_CHECKING:
     from ..storage.folds import Child
     from ..storage.store import Store
-    from .turn import Turn
+    from .turns.turn import Turn
 
 FIRST_S = 1.0
 """The pause before the first restart."""

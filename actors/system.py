@@ -21,7 +21,6 @@ from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
 from ..storage.store import Head, Store
 from .agent import Agent
-from .approving import answer, approvals
 from .content import mint_id
 from .deleting import delete
 from .listing import Listing
@@ -30,6 +29,7 @@ from .ref import AgentRef
 from .report import Report
 from .runtime import Runtime
 from .seams import Plugin, check_plugins
+from .turns.approving import answer, approvals
 from .values import AgentSummary, Approval
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from typing import Any
 
 import msgspec
 
-from callboard.actors import seams, states, values
+from callboard.actors import seams, values
+from callboard.actors.turns import states
 from callboard.mailbox import items
 from callboard.net.cli import parser, problems
 from callboard.net.wire import closes, failures, frames, methods

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ..actors.approving import MARK, Word
 from ..actors.state import AgentState
+from ..actors.turns.approving import MARK, Word
 from ..actors.values import Approval, moment
 from ..storage.errors import AgentNotFound, ApprovalExpired, UsageError
 from ..storage.events import ApprovalAnswered

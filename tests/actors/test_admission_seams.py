@@ -11,9 +11,9 @@ from helpers import events, history, make, opened, order, say, scripted
 
 from callboard.actors import AgentRef, Boundary, Enter, LimitReached, Plugin, Reject, Replace
 from callboard.actors.answers import Position
-from callboard.actors.boundary import NO_CONTEXT
 from callboard.actors.content import to_message
 from callboard.actors.seams import Next, SeamContext
+from callboard.actors.turns.boundary import NO_CONTEXT
 from callboard.storage import events as e
 from callboard.storage.messages import Message, TextBlock
 

@@ -14,8 +14,8 @@ from helpers import check, history, make, records, scripted
 
 from callboard import Agent, System
 from callboard.actors import registry
-from callboard.actors.runtime_context import CONTEXT_SOURCE
 from callboard.actors.state import LONG_TAIL, AgentState
+from callboard.actors.turns.runtime_context import CONTEXT_SOURCE
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.messages import Message, PluginSource, TextBlock, UserSource

@@ -16,11 +16,12 @@ from life_scripts import Life, lives
 from life_world import World
 from trio.testing import MockClock
 
-from callboard.actors import Agent, Plugin, Replace, System, delegate, request, tool
+from callboard.actors import Agent, Plugin, Replace, System, delegate, tool
 from callboard.actors.answers import Failed, Position, Proposal, Resend
 from callboard.actors.plugins import Invariants
 from callboard.actors.seams import Next, SeamContext
 from callboard.actors.testing import Reply, ScriptedModel
+from callboard.actors.turns import request
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.folds import Surface

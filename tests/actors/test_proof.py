@@ -24,7 +24,7 @@ from proof import live, program, run
 from proof_rules import settled_logs
 from smaller import smallest
 
-from callboard.actors import closing
+from callboard.actors.turns import closing
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,7 +117,7 @@ def test_lives_reach_every_seam_with_every_answer() -> None:
 
 
 FORGETS = """
-from callboard.actors import closing
+from callboard.actors.turns import closing
 
 
 def nothing(*args, **options):

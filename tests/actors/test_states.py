@@ -11,7 +11,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callboard.actors.states import (
+from callboard.actors.turns.states import (
     BUILD,
     COMMAND,
     COMPACT,

@@ -12,12 +12,13 @@ import trio.testing
 from helpers import check, events, make, opened, order, say, scripted
 from trio.testing import MockClock
 
-from callboard.actors import Answer, Boundary, Enter, Plugin, Reject, System, turn
+from callboard.actors import Answer, Boundary, Enter, Plugin, Reject, System
 from callboard.actors.answers import Command, Stopping
-from callboard.actors.respond import BLOCKED, EMPTY, FAILED
 from callboard.actors.seams import Next, SeamContext
-from callboard.actors.states import BUILD, COMPACT, State
 from callboard.actors.testing import Reply
+from callboard.actors.turns import turn
+from callboard.actors.turns.respond import BLOCKED, EMPTY, FAILED
+from callboard.actors.turns.states import BUILD, COMPACT, State
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.store import Store

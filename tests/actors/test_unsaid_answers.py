@@ -9,9 +9,9 @@ from helpers import events, make, opened, order, say, scripted
 
 from callboard.actors import Boundary, Enter, Plugin, Reject, ToolOutput, tool
 from callboard.actors.answers import Stopping
-from callboard.actors.respond import BLOCKED, EMPTY, FAILED
 from callboard.actors.seams import Next, SeamContext
 from callboard.actors.testing import Reply
+from callboard.actors.turns.respond import BLOCKED, EMPTY, FAILED
 from callboard.storage import chunks as c
 from callboard.storage import events as e
 

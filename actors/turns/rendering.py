@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from ..storage.errors import CallboardError, UsageError
-from .seams import SeamContext
+from ...storage.errors import CallboardError, UsageError
+from ..seams import SeamContext
 
 Render = Callable[[SeamContext], "str | Awaitable[str | None] | None"]
 

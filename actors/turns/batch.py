@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import trio
 from msgspec import structs
 
-from ..storage.errors import StoreError, UsageError
-from ..storage.events import Event, InboxPut, ToolCalled, ToolResult
-from ..storage.folds.position import CallState
-from ..storage.messages import File, Image, Message
-from ..storage.records import sound
-from .answers import CallResult, Done, LimitReached, ToolCall
-from .failures import described, said
+from ...storage.errors import StoreError, UsageError
+from ...storage.events import Event, InboxPut, ToolCalled, ToolResult
+from ...storage.folds.position import CallState
+from ...storage.messages import File, Image, Message
+from ...storage.records import sound
+from ..answers import CallResult, Done, LimitReached, ToolCall
+from ..failures import described, said
 from .pipeline import Slot, ask_person, decide, error_result, result_of, run_slot
 
 if TYPE_CHECKING:

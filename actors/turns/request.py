@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from ..storage.digest import header_digest, header_line, header_of
-from ..storage.errors import UsageError
-from ..storage.events import Event, RequestContext, RequestHeader, RequestSent
-from ..storage.messages import Header, Request, ToolSpec
-from .answers import Proposal
-from .content import without_images
-from .frozen import frozen_settings
-from .models.model import Model, Prepared, apply_defaults
-from .output import Output, with_tool
+from ...storage.digest import header_digest, header_line, header_of
+from ...storage.errors import UsageError
+from ...storage.events import Event, RequestContext, RequestHeader, RequestSent
+from ...storage.messages import Header, Request, ToolSpec
+from ..answers import Proposal
+from ..content import without_images
+from ..frozen import frozen_settings
+from ..models.model import Model, Prepared, apply_defaults
+from ..output import Output, with_tool
 from .rendering import rendered
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..storage.events import Event, SurfaceReplace, UserMessage
-from ..storage.folds import Surface
-from ..storage.messages import Message, PluginSource
+from ...storage.events import Event, SurfaceReplace, UserMessage
+from ...storage.folds import Surface
+from ...storage.messages import Message, PluginSource
 
 CONTEXT_SOURCE = "context"
 """The name of the source of runtime context messages."""

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..mailbox.addresses import effect_key
-from ..storage.errors import StoreError, ToolError, UsageError
-from ..storage.events import Replay
-from ..storage.folds.position import CallState
-from .answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall, ToolDefinition
+from ...mailbox.addresses import effect_key
+from ...storage.errors import StoreError, ToolError, UsageError
+from ...storage.events import Replay
+from ...storage.folds.position import CallState
+from ..answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall, ToolDefinition
+from ..children import run_delegation
+from ..delegation import Delegate
+from ..failures import causes, described, said
+from ..output import offered
+from ..ports import tool_context
+from ..texts import well_formed
+from ..tools.bodies import BodyOutcome, run_body
+from ..tools.output import context_messages, limit_output
 from .approving import asked_about, put_question, settle_question, withdraw_question
-from .children import run_delegation
-from .delegation import Delegate
-from .failures import causes, described, said
-from .output import offered
-from .ports import tool_context
-from .texts import well_formed
-from .tools.bodies import BodyOutcome, run_body
-from .tools.output import context_messages, limit_output
 
 if TYPE_CHECKING:
     from .turn import Turn

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..mailbox.addresses import delivery_id
-from ..storage.events import Aborted, Blocked, Completed, EndReason, MaxTokens, OutboxPut
-from ..storage.messages import TextBlock
-from .answers import LimitReached
-from .output import value_text
-from .texts import well_formed
+from ...mailbox.addresses import delivery_id
+from ...storage.events import Aborted, Blocked, Completed, EndReason, MaxTokens, OutboxPut
+from ...storage.messages import TextBlock
+from ..answers import LimitReached
+from ..output import value_text
+from ..texts import well_formed
 
 if TYPE_CHECKING:
     from .turn import Turn

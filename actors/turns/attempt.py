@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.errors import ModelError
-from ..storage.events import AssistantMessage, Event, RequestFailed
-from ..storage.messages import Chunk, Failure, FinishChunk, Message, ModelSource, Request
-from .answers import Failed, Resend
-from .chains import failed_in_model
-from .content import mint_id
-from .failures import as_error, flatten
-from .models.assembler import Assembled, Assembler
-from .models.registry import no_adapter
-from .models.streaming import read_stream
+from ...storage.errors import ModelError
+from ...storage.events import AssistantMessage, Event, RequestFailed
+from ...storage.messages import Chunk, Failure, FinishChunk, Message, ModelSource, Request
+from ..answers import Failed, Resend
+from ..chains import failed_in_model
+from ..content import mint_id
+from ..failures import as_error, flatten
+from ..models.assembler import Assembled, Assembler
+from ..models.registry import no_adapter
+from ..models.streaming import read_stream
 from .request import Call, prepare, record
 from .surfacing import replace_event
 

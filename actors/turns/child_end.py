@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..storage.errors import CallboardError
-from ..storage.events import Aborted, Cause, ChildEnded, EndReason, Event, InboxPut
-from ..storage.messages import AgentSource, Message, TextBlock
-from .output import answer_text
-from .supervision import current_task, restart, task_put
-from .values import explain
+from ...storage.errors import CallboardError
+from ...storage.events import Aborted, Cause, ChildEnded, EndReason, Event, InboxPut
+from ...storage.messages import AgentSource, Message, TextBlock
+from ..output import answer_text
+from ..supervision import current_task, restart, task_put
+from ..values import explain
 
 if TYPE_CHECKING:
-    from ..storage.folds import Child
-    from .actor import Actor
+    from ...storage.folds import Child
+    from ..actor import Actor
     from .turn import Turn
 
 

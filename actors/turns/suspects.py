@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .delegation import Delegate
+from ..delegation import Delegate
 
 if TYPE_CHECKING:
-    from .actor import Actor
+    from ..actor import Actor
 
 CRASHES = 2
 """Resumes without progress that make a turn suspect."""

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
-from ..storage.errors import ApprovalExpired, DefinitionMissing, UsageError
-from ..storage.events import ApprovalAnswered, ApprovalAsked
-from .answers import Ask, CallResult
-from .listing import Listing
-from .values import Approval, moment
+from ...storage.errors import ApprovalExpired, DefinitionMissing, UsageError
+from ...storage.events import ApprovalAnswered, ApprovalAsked
+from ..answers import Ask, CallResult
+from ..listing import Listing
+from ..values import Approval, moment
 
 if TYPE_CHECKING:
-    from ..storage.folds import Question, Verdict
-    from ..storage.store import Head
-    from .actor import Actor
+    from ...storage.folds import Question, Verdict
+    from ...storage.store import Head
+    from ..actor import Actor
+    from ..runtime import Runtime
     from .pipeline import Slot
-    from .runtime import Runtime
 
 _log = logging.getLogger("callboard")
 Word = Literal["allow", "deny", "reply"]

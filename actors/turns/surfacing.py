@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.errors import UsageError
-from ..storage.events import Note, SurfaceReplace
-from .answers import LimitReached, Position, Replace
-from .failures import described
+from ...storage.errors import UsageError
+from ...storage.events import Note, SurfaceReplace
+from ..answers import LimitReached, Position, Replace
+from ..failures import described
 
 if TYPE_CHECKING:
     from .turn import Turn

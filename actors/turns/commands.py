@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.events import CommandResult, CommandRun, Event, InboxClaim
-from ..storage.messages import UserSource
-from .answers import Answer, Command, LimitReached, Replace
-from .failures import flatten
+from ...storage.events import CommandResult, CommandRun, Event, InboxClaim
+from ...storage.messages import UserSource
+from ..answers import Answer, Command, LimitReached, Replace
+from ..failures import flatten
 from .surfacing import replace_event
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeVar, final
 
-from ..storage.errors import CallboardError
-from ..storage.events import TraceEntry
-from .failures import flatten
+from ...storage.errors import CallboardError
+from ...storage.events import TraceEntry
+from ..failures import flatten
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.errors import AskTimeout, CallboardError
-from ..storage.events import (
+from ...storage.errors import AskTimeout, CallboardError
+from ...storage.events import (
     Aborted,
     ApprovalAnswered,
     Cause,
@@ -27,15 +27,15 @@ from ..storage.events import (
     TurnEnd,
     TurnSuspend,
 )
-from .answers import LimitReached
+from ..answers import LimitReached
+from ..failures import flatten
+from ..outcomes import outcome_now
+from ..texts import well_formed
+from ..tools.bodies import innermost
 from .attempt import attempt_failed
 from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN, closing_blobs, closing_results, context_puts
 from .child_end import ChildEnd, cancelled_children, child_end
-from .failures import flatten
-from .outcomes import outcome_now
 from .respond import standard_replies
-from .texts import well_formed
-from .tools.bodies import innermost
 
 if TYPE_CHECKING:
     from .turn import Turn

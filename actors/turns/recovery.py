@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
-from ..storage.events import AssistantChunk, CommandResult, Interrupted, RequestFailed
-from ..storage.folds.position import INTERRUPTED
-from ..storage.messages import Failure
-from .answers import LimitReached
+from ...storage.events import AssistantChunk, CommandResult, Interrupted, RequestFailed
+from ...storage.folds.position import INTERRUPTED
+from ...storage.messages import Failure
+from ..answers import LimitReached
+from ..output import missing
 from .attempt import Stream
-from .output import missing
 from .suspects import only_waits
 
 if TYPE_CHECKING:

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
-from ..mailbox.items import Item
-from ..storage.events import Blocked, Completed, EndReason, MaxTokens, TraceEntry, TurnResume, TurnStart
-from ..storage.messages import NO_USAGE, Message
+from ...mailbox.items import Item
+from ...storage.events import Blocked, Completed, EndReason, MaxTokens, TraceEntry, TurnResume, TurnStart
+from ...storage.messages import NO_USAGE, Message
+from ..failures import as_error
+from ..output import invalid, missing
+from ..texts import well_formed
 from .boundary import first_boundary, later_boundary
 from .commands import run_command
-from .failures import as_error
-from .output import invalid, missing
 from .recovery import take_up
 from .respond import respond_to_route
 from .states import BUILD, COMMAND, COMPACT, RESPOND, RESTORE, RUN, SAVE, walk
 from .step import run_step
 from .surfacing import compact_view
-from .texts import well_formed
 
 if TYPE_CHECKING:
-    from ..storage.folds import Position
-    from .actor import Actor
-    from .answers import Assembly
+    from ...storage.folds import Position
+    from ..actor import Actor
+    from ..answers import Assembly
     from .attempt import Stream
     from .batch import Batch
 

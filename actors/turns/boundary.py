@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..storage.events import Completed, Event, InboxClaim, StepEnd, StepStart, UserMessage
-from ..storage.messages import Message, PluginSource, TextBlock
-from .answers import Assembly, Boundary, Enter, Reject, Stopping
-from .content import mint_id
-from .output import ANSWER, answer_text, correction_message, invalid, missing, refuse_clash, tries
+from ...storage.events import Completed, Event, InboxClaim, StepEnd, StepStart, UserMessage
+from ...storage.messages import Message, PluginSource, TextBlock
+from ..answers import Assembly, Boundary, Enter, Reject, Stopping
+from ..content import mint_id
+from ..output import ANSWER, answer_text, correction_message, invalid, missing, refuse_clash, tries
 from .rendering import rendered
 from .respond import unsaid_answer
 from .runtime_context import CONTEXT_SOURCE

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, cast
 
 import trio
 
-from ..storage.errors import CommitFailed, StoreError
+from ...storage.errors import CommitFailed, StoreError
+from ..failures import described
+from ..waiting import in_turn
 from .closing import close_turn
-from .failures import described
 from .suspects import last_and_alone
 from .turn import Turn
-from .waiting import in_turn
 
 if TYPE_CHECKING:
-    from .actor import Actor
+    from ..actor import Actor
 
 _log = logging.getLogger("callboard")
 
