@@ -58,7 +58,7 @@ class Watched(FaultyStore):
 
 async def work(folder: Path, trees: int, fills: int, seed: int) -> dict[str, int]:
     """The trees, and somebody who fills the disk; the errors of commits by name."""
-    world = World(ledger=FolderLedger(folder / "ledger"), trees=trees, inputs=3)
+    world = World(ledger=FolderLedger(folder / "ledger"), trees=trees, inputs=fills)
     probe: Agent[Any, Any] = Agent("probe", model=ScriptedModel(lambda request: Reply.text("heard")), plugins=())
     async with open_store(folder / "state", map_size=1 << 26) as engine:
         store = Watched(engine)
