@@ -83,8 +83,10 @@ bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
 prove: $(READY) ## random lives, recovered from every crash (minutes); ARGS="--lives 1000 --seed 7"
 	@$(BIN)/python tests/actors/prove.py $(ARGS)
 
-torture: $(READY) ## kill real processes, many times (minutes)
-	@set -e; for script in tests/torture/kill_*.py; do echo "$$script" >&2; $(BIN)/python "$$script" $(ARGS); done
+TORTURES := kill_store kill_demo kill_agents stop_owner full_disk simulate
+
+torture: $(READY) ## kill real processes, many times (minutes); ONLY=kill_agents ARGS="--kills 1000" chooses
+	@set -e; for name in $(or $(ONLY),$(TORTURES)); do echo "$$name" >&2; $(BIN)/python tests/torture/$$name.py $(ARGS); done
 
 clean: ## remove what make and the tools made; never the state of the demo
 	@rm -rf $(VENV) build dist callboard.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -174,14 +175,15 @@ def torture(folder: Path, rounds: int, seed: int = 0) -> tuple[Known, list[str]]
 def main() -> int:
     """The command line; answers 1 if anything was lost."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", help="of the store; a temporary one if none is given")
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
         trio.run(commit_for_ever, str(options.folder), options.child)
-    known, wrong = torture(options.folder, options.rounds, options.seed)
+    with tempfile.TemporaryDirectory() as temporary:
+        known, wrong = torture(options.folder or Path(temporary) / "store", options.rounds, options.seed)
     print(f"{options.rounds} kills, {known.told} commits acknowledged, {sum(known.ends.values())} records, {len(wrong)} problems")
     print(*wrong, sep="\n")
     return bool(wrong)
