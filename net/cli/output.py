@@ -51,6 +51,12 @@ class Output:
         """A line of JSON that is encoded already."""
         self.stream.write(line.decode() + "\n")
 
+    def notice(self, text: str) -> None:
+        """A line for people beside the result, on standard error; nothing for programs."""
+        if not self.json:
+            self.errors.write(plain(text) + "\n")
+            self.errors.flush()
+
     def progress(self, text: str) -> None:
         """How far long work is: one line that replaces itself, ten times a second, only where a person watches; "" ends it."""
         now = time.monotonic()

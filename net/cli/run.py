@@ -8,9 +8,12 @@ from typing import Any
 
 import trio
 
+from ...actors.seams import Plugin, SeamContext
 from ...actors.system import System
 from ...actors.values import Outcome, explain
 from ...storage.errors import TurnFailed
+from ...storage.events import ApprovalAsked
+from ...storage.records import Record
 from .loading import load_agent
 from .output import Output
 from .problems import FAILED, OK, Refused
@@ -22,7 +25,8 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     text = await trio.to_thread.run_sync(sys.stdin.read) if arguments.text == "-" else arguments.text
     if not text.strip():
         raise Refused("there is nothing to say: TEXT is empty")
-    async with System.open(arguments.state, agents=[agent], grace=0) as system:
+    questions = Questions(arguments.state, output)
+    async with System.open(arguments.state, agents=[agent], plugins=[questions], grace=0) as system:
         ref = await system.spawn(agent, id=arguments.id or agent.name)
         outcome = await ref.ask(text, message_id=arguments.message_id)
     output.text(outcome.text)
@@ -39,6 +43,21 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
             turn=outcome.turn,
         )
     return FAILED
+
+
+class Questions(Plugin):
+    """Says that a call waits for a person: the command would look as if it hung."""
+
+    def __init__(self, state: str, output: Output) -> None:
+        self._state, self._output = state, output
+
+    async def on_event(self, ctx: SeamContext, record: Record, /) -> None:
+        """Tell the person in front of the terminal what to do."""
+        if isinstance(record.event, ApprovalAsked):
+            self._output.notice(
+                f"{ctx.id} waits for a person's word: {record.event.question} To give it, end this command, then "
+                f"`callboard answer {self._state} '{record.event.id}' allow --by NAME` (or deny), and run it again."
+            )
 
 
 def _value(outcome: Outcome[Any]) -> dict[str, Any]:

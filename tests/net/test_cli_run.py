@@ -7,8 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
+import trio.testing
 
+from callboard import Agent, System, tool
+from callboard.actors.testing import Reply, ScriptedModel
 from callboard.net.cli import main
+from callboard.net.cli.output import Output
+from callboard.net.cli.run import Questions
 
 SOURCE = """
 from callboard.actors.agent import Agent
@@ -77,3 +82,20 @@ def test_c230_an_id_of_another_definition_is_one_sentence(agents: str, capsys: p
     assert main(["run", "state", f"{agents}:broken", "x", "--id", "one"]) == 2
     err = capsys.readouterr().err
     assert "one" in err and err.count("\n") == 1
+
+
+async def test_a_call_that_waits_for_a_person_is_said_with_what_to_do() -> None:
+    @tool(approval="May I?")
+    async def act() -> str:
+        """Acts."""
+        return "done"
+
+    errors = io.StringIO()
+    agent = Agent("clerk", model=ScriptedModel([Reply.tools(("c1", "act", {}))]), tools=[act], plugins=[])
+    questions = Questions("state", Output(errors=errors))
+    async with System.open(":memory:", agents=[agent], plugins=[questions], grace=0) as system:
+        await (await system.spawn(agent, id="a")).followup("go")
+        await trio.testing.wait_all_tasks_blocked()
+    said = errors.getvalue()
+    assert said.startswith("a waits for a person's word: May I?")
+    assert "callboard answer state 'a!" in said
