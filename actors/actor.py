@@ -97,6 +97,8 @@ class Actor:
         self.holds = 0
         self._hold = Hold(self)
         self.idle_lot = trio.lowlevel.ParkingLot()
+        self.maintenance: trio.CancelScope | None = None
+        """The scope of work that is no turn, and that no turn may overlap."""
         self.idle_since = runtime.clock()
         self.promises = Promises(self)
         self.context = SeamContext(AgentPort(self))
@@ -158,7 +160,7 @@ class Actor:
     @trio.lowlevel.enable_ki_protection
     def wake(self) -> None:
         """Start a driver if none runs and there is something to do; a running one looks at the inbox by itself."""
-        if self.status != "idle" or self.runtime.closing:
+        if self.status != "idle" or self.maintenance is not None or self.runtime.closing:
             return
         if not self.take_up and not self.inbox.due(self.runtime.now_ms()):
             self.runtime.schedule.note(self)

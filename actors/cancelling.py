@@ -88,6 +88,8 @@ def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) ->
         log.append(TurnCancel(turn=at.turn, cause=cause, ids=ids))  # a second one drops what came since the first
     elif not at.open and something:
         log.append(TurnCancel(cause=cause, ids=ids, keep_inbox=keep_inbox))
+    if actor.maintenance is not None:
+        actor.maintenance.cancel()
     if turn is not None:
         turn.deadline = min(turn.deadline, deadline)
         turn.scope.cancel()

@@ -26,6 +26,7 @@ from .cancelling import cancel
 from .content import Content, to_message, to_route
 from .forking import fork
 from .information import info_of
+from .maintenance import compact
 from .sending import Lane, accept, send
 from .sizes import accepted
 from .streams import Deltas, Follow
@@ -210,6 +211,14 @@ class AgentRef(Generic[Out]):
         """Take up the open turn of a fork, which start-up leaves alone. (What is parked waits for the next message.)"""
         (await self._runtime.registry.actor(self.id)).wake()
         await trio.lowlevel.checkpoint()
+
+    async def compact(self) -> bool:
+        """Offer what the model sees to the `compact` seam, while the agent is idle; whether it was rewritten. Sends wait for it.
+
+        Raises:
+            UsageError: the agent is at work.
+        """
+        return await compact(await self._runtime.registry.actor(self.id))
 
     def _edge(self, kind: EdgeKind) -> AbstractContextManager[None]:
         return wait_edge(self._runtime, self.id, kind)

@@ -241,6 +241,8 @@ class Runtime:
                     if actor.status == "running":
                         await _until_idle(actor)
             for actor in self.registry:
+                if actor.maintenance is not None:
+                    actor.maintenance.cancel()
                 if actor.turn is not None:
                     actor.turn.suspend_now()
                     actor.turn.scope.cancel()

@@ -165,7 +165,7 @@ async def _recover(turn: Turn, call: Call, failure: Failure) -> None:
         raise as_error(failure)
     events: list[Event] = [attempt_failed(turn, failure, "retry", resend.after_s)]
     if resend.replacement is not None:
-        events.append(replace_event(turn, resend.replacement))
+        events.append(replace_event(turn.actor, resend.replacement))
     turn.log.append(*events)
     turn.stream = None
     if resend.after_s > 0:

@@ -51,7 +51,7 @@ async def run_command(turn: Turn) -> bool:
         CommandResult(id=prompt.id, text=text, error=error),
     ]
     if replacement is not None:
-        events.append(replace_event(turn, replacement))
+        events.append(replace_event(turn.actor, replacement))
     turn.log.append(*events)
     turn.reply = text
     turn.delivery = "none" if turn.actor.route is None else "put"

@@ -15,6 +15,7 @@ from ..answers import LimitReached, Position, Replace
 from ..failures import described
 
 if TYPE_CHECKING:
+    from ..actor import Actor
     from .turn import Turn
 
 
@@ -31,7 +32,7 @@ async def compact_view(turn: Turn) -> None:
         replacement = await turn.chains.run("compact", turn.actor.context, position, _leave)
         await trio.lowlevel.checkpoint_if_cancelled()
         if replacement is not None:
-            turn.log.append(replace_event(turn, replacement))
+            turn.log.append(replace_event(turn.actor, replacement))
     except LimitReached:
         raise
     except Exception as error:
@@ -43,17 +44,17 @@ async def _leave(position: Position) -> Replace | None:
     return None
 
 
-def replace_event(turn: Turn, replacement: Replace) -> SurfaceReplace:
+def replace_event(actor: Actor, replacement: Replace) -> SurfaceReplace:
     """The record of a rewrite; its ends are moved to the nearest messages on the surface.
 
     Raises:
         UsageError: the range holds no message, or half of a call and its result.
     """
-    surface = turn.log.state.surface
+    surface = actor.state.surface
     seqs = [seq for seq, _ in surface.entries()]
-    end = replacement.end if replacement.end is not None else turn.log.last
+    end = replacement.end if replacement.end is not None else actor.log.last
     inside = [seq for seq in seqs if replacement.start <= seq <= end]
     why = surface.check_replace(inside[0], inside[-1]) if inside else "the range holds no message of the surface"
     if why is not None:
-        raise UsageError(f"the view cannot be rewritten: {why}", agent=turn.actor.id, turn=turn.number)
+        raise UsageError(f"the view cannot be rewritten: {why}", agent=actor.id, turn=actor.position.turn)
     return SurfaceReplace(start=inside[0], end=inside[-1], message=replacement.message, cause=replacement.cause)
