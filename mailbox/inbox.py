@@ -15,7 +15,7 @@ for. Places are seqs, so a lane's order survives any snapshot; a replacement tak
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
@@ -270,11 +270,6 @@ class Inbox:
     def cancel_ids(self, keep: Collection[str] = ()) -> tuple[str, ...]:
         """What a cancel drops: all that is pending (also what is reserved), as it would be claimed, less `keep`."""
         return tuple(item.id for lane in LANES for item in self._lanes[lane].values() if item.id not in keep)
-
-    def drop_all(self, why: Literal["withdrawn", "cancelled"] = "cancelled", keep: Collection[str] = ()) -> InboxDrop | None:
-        """The event that drops everything pending outside a turn; None if nothing is."""
-        ids = self.cancel_ids(keep)
-        return InboxDrop(ids=ids, why=why) if ids else None
 
 
 def _time(item: Item) -> int:

@@ -24,22 +24,10 @@ from ...storage.records import sound
 from ..answers import CallResult, Done, LimitReached, ToolCall
 from ..failures import described, said
 from .pipeline import Slot, ask_person, decide, error_result, result_of, run_slot
+from .verdicts import ABANDONED, ABORTED, ABORTED_BEFORE_DISPATCH, verdict
 
 if TYPE_CHECKING:
     from .turn import Turn
-
-OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
-ABORTED = "ABORTED"
-ABORTED_BEFORE_DISPATCH = "ABORTED_BEFORE_DISPATCH"
-NOT_STARTED = "NOT_STARTED"
-
-TEXTS = {
-    OUTCOME_UNKNOWN: "The process ended while this call ran; whether it took effect is unknown. Check before you repeat it.",
-    ABORTED: "The call was cut short by a cancel; it may have taken effect in part.",
-    ABORTED_BEFORE_DISPATCH: "The turn was cancelled before this call began; nothing was done.",
-    NOT_STARTED: "The turn ended before this call began; nothing was done.",
-}
-"""What the model reads of a call that gave no result of its own."""
 
 
 class Batch:
@@ -293,6 +281,6 @@ def _substitute(turn: Turn, call: CallState, slot: Slot | None, code_started: st
         if not slot.outcome.started and code_started == ABORTED:
             code = ABORTED_BEFORE_DISPATCH
         elif slot.outcome.end == "abandoned":
-            code = "ABANDONED"
-    result = error_result(code, TEXTS.get(code, "The call was given up: it ignored its cancellation and may still be running."))
-    return ToolResult(turn=turn.number, step=turn.position.step, call_id=call.id, content=result.content, error=code)
+            code = ABANDONED
+    content = verdict(code).content
+    return ToolResult(turn=turn.number, step=turn.position.step, call_id=call.id, content=content, error=code)

@@ -33,9 +33,10 @@ from ..outcomes import outcome_now
 from ..texts import well_formed
 from ..tools.bodies import innermost
 from .attempt import attempt_failed
-from .batch import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN, closing_blobs, closing_results, context_puts
+from .batch import closing_blobs, closing_results, context_puts
 from .child_end import ChildEnd, cancelled_children, child_end
 from .respond import standard_replies
+from .verdicts import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
     from .turn import Turn

@@ -26,6 +26,7 @@ from ..texts import well_formed
 from ..tools.bodies import BodyOutcome, run_body
 from ..tools.output import context_messages, limit_output
 from .approving import asked_about, put_question, settle_question, withdraw_question
+from .verdicts import ABANDONED, ABORTED, OUTCOME_UNKNOWN, TEXTS, TIMEOUT, verdict
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -142,14 +143,11 @@ def _take_up(slot: Slot) -> None:
             slot.refuse(refusal)
         return
     if slot.turn.position.forked_calls or not (slot.call.replay == "safe" or delegation):
-        slot.refuse(error_result("OUTCOME_UNKNOWN", _UNKNOWN_OUTCOME))
+        slot.refuse(verdict(OUTCOME_UNKNOWN))
         return
     refusal = _unknown(slot) if slot.tool is None else _decode(slot)
     if refusal is not None:
         slot.refuse(refusal)
-
-
-_UNKNOWN_OUTCOME = "The process ended while this call ran; whether it took effect is unknown. Check before you repeat it."
 
 
 def _unknown(slot: Slot) -> CallResult:
@@ -210,7 +208,7 @@ async def ask_person(slot: Slot) -> None:
         return
     refusal = await settle_question(slot, slot.question)
     if refusal is not None and slot.call.state == "started" and refusal.error is not None:
-        refusal = error_result("OUTCOME_UNKNOWN", f"{_UNKNOWN_OUTCOME} {refusal.text}")
+        refusal = error_result(OUTCOME_UNKNOWN, f"{TEXTS[OUTCOME_UNKNOWN]} {refusal.text}")
     if refusal is not None:
         slot.refuse(refusal)
 
@@ -278,10 +276,8 @@ def result_of(slot: Slot) -> CallResult:
     if outcome.end == "error" and outcome.error is not None:
         return _raised(slot, outcome.error)
     if outcome.end == "timeout":
-        return error_result("TIMEOUT", "The tool took too long and was stopped; it may have taken effect in part.")
-    if outcome.end == "abandoned":
-        return error_result("ABANDONED", "The tool ignored its cancellation and was given up; it may still be running.")
-    return error_result("ABORTED", "The call was cut short by a cancel; it may have taken effect in part.")
+        return verdict(TIMEOUT)
+    return verdict(ABANDONED if outcome.end == "abandoned" else ABORTED)
 
 
 def _raised(slot: Slot, error: Exception) -> CallResult:

@@ -13,7 +13,7 @@ import trio
 
 from ...mailbox.items import Item
 from ...storage.events import Blocked, Completed, EndReason, MaxTokens, TraceEntry, TurnResume, TurnStart
-from ...storage.messages import NO_USAGE, Message
+from ...storage.messages import NO_USAGE
 from ..failures import as_error
 from ..output import invalid, missing
 from ..texts import well_formed
@@ -48,8 +48,6 @@ class Turn:
         self.claiming: tuple[str, ...] = ()
         """What the present boundary has reserved; claimed in the append that says what became of it."""
         self.assembly: Assembly | None = None
-        self.entering: tuple[Message, ...] = ()
-        self.context_text: str | None = None
         self.system_text: str | None = None
         self.stream: Stream | None = None
         """The attempt whose chunks are being read; what it has shown survives a cut."""

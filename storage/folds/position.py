@@ -126,7 +126,6 @@ class Position(Struct):
     """Whether any step of the turn ran into the output cap."""
     text: str = ""
     """The turn's last visible answer that is not empty, also one that was cut."""
-    answer_seq: int = -1
     usage: Usage = NO_USAGE
     command: str | None = None
     """The id of a command that ran and has no result."""
@@ -178,7 +177,7 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.turn, at.open, at.started, at.start_seq, at.route = event.turn, True, time, seq, event.route
     at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
     at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
-    at.command, at.answer_seq, at.unsaid, at.deliveries, at.answered_route = None, -1, "", (), False
+    at.command, at.unsaid, at.deliveries, at.answered_route = None, "", (), False
     _fresh_step(at)
 
 
@@ -241,7 +240,7 @@ def _answer(at: Position, seq: int, time: int, event: AssistantMessage) -> None:
     at.text = event.message.text or at.text
     if event.interrupted:
         return
-    at.answered, at.finish, at.answer_seq = True, event.finish, seq
+    at.answered, at.finish = True, event.finish
     at.max_tokens = at.max_tokens or event.finish == "max-tokens"
     at.calls = [CallState(b.id, b.name, b.arguments) for b in event.message.content if type(b) is ToolCallBlock]
     at.said = event.message.text
