@@ -13,12 +13,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
+OUTSIDE := $(VENV)/.outside
+AIMOCK := 1.43.0
 PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
 
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage lint format types docs docs-check check bench prove torture clean
+.PHONY: help setup demo test outside coverage lint format types docs docs-check check bench prove torture clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made
@@ -44,11 +46,25 @@ $(READY): $(INSTALLED)
 	@$(PIP) install --constraint constraints.txt --group dev
 	@touch $@
 
+# A browser, a mock of the providers' services from npm, and a model server: none is needed to use Callboard or to run its own tests.
+$(OUTSIDE): $(READY)
+	@command -v npm >/dev/null || { echo "make outside needs npm: install Node.js" >&2; exit 1; }
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
+		|| { echo "make outside needs Chromium: install it (on Debian: the package chromium)" >&2; exit 1; }
+	@echo "adding a browser and servers to test against (once)" >&2
+	@command -v chromium >/dev/null || { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium >/dev/null; }
+	@npm install --silent --no-fund --no-audit --prefix $(VENV)/npm @copilotkit/aimock@$(AIMOCK)
+	@$(PIP) install --constraint constraints.txt --group outside
+	@touch $@
+
 demo: $(INSTALLED) ## a team of agents reads FOLDER (default: this one) and writes report.md here
 	@$(BIN)/callboard demo "$(FOLDER)" $(ARGS)
 
 test: $(READY) ## the test suite; ARGS="-k inbox" chooses
 	@$(BIN)/python -m pytest $(ARGS)
+
+outside: $(OUTSIDE) ## the tests against a real browser and servers nobody here wrote (CI runs them too)
+	@$(BIN)/python -m pytest -m outside $(ARGS)
 
 coverage: $(READY) ## the test suite, and which lines and branches of storage/, mailbox/ and actors/ it leaves out
 	@$(BIN)/python -m coverage run -m pytest $(ARGS)
