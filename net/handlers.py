@@ -7,7 +7,8 @@ checks by `agent`. Nothing here knows of connections: a call that outlives its c
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import trio
@@ -17,14 +18,19 @@ from ..actors.agent import Agent
 from ..actors.content import mint_id
 from ..actors.ref import AgentRef
 from ..actors.system import System
+from ..actors.values import AgentSummary
+from ..storage.digest import message_line
 from ..storage.errors import AgentNotFound, AskTimeout, DefinitionMissing, UsageError
-from ..storage.messages import NO_USAGE
+from ..storage.messages import NO_USAGE, Message
+from ..storage.rebuild import rebuild
 from .access import Grant
 from .feeds import Feeds
 from .wire import methods as m
 
 MOST = 1000
 """The most entries of one page of agents."""
+MOST_BYTES = 256 * 1024
+"""About how much of a request's messages goes into one answer."""
 
 
 class Caller:
@@ -83,10 +89,19 @@ async def _agents(desk: Desk, params: m.Agents, caller: Caller) -> m.AgentsPage:
     if prefix is None:
         return page
     async for agent in desk.system.agents(prefix, labels=params.labels, waiting=params.waiting, after=params.after):
+        if not _wanted(agent, params):
+            continue
         if len(page.agents) == limit:
             return m.AgentsPage(page.agents, more=True)
         page.agents.append(agent)
     return page
+
+
+def _wanted(agent: AgentSummary, params: m.Agents) -> bool:
+    if params.status is not None and agent.status != params.status:
+        return False
+    text = (params.text or "").casefold()
+    return text in agent.id.casefold() or text in agent.name.casefold()
 
 
 async def _usage(desk: Desk, params: m.Selection, caller: Caller) -> Any:
@@ -127,6 +142,41 @@ async def _read(desk: Desk, params: m.Read, caller: Caller) -> m.RecordsPage:
     page = await desk.feeds.page(params.agent, params.after, last, types)
     # The records are one piece of JSON already, commas between: as an only entry they make the same list.
     return m.RecordsPage([Raw(page.records.encode())] if page.count else [], page.upto, more=page.upto < last)
+
+
+async def _request(desk: Desk, params: m.RequestAt, caller: Caller) -> m.Rebuilt:
+    desk.grant.check_agent(params.agent)
+    found = await rebuild(desk.system.store, params.agent, params.seq)
+    sent, header, first = found.sent, found.header, max(params.first, 0)
+    return m.Rebuilt(
+        seq=found.seq,
+        turn=sent.turn,
+        step=sent.step,
+        attempt=sent.attempt,
+        provider=header.provider,
+        model=header.model,
+        settings=header.settings,
+        system=header.system,
+        tools=header.tools,
+        output=header.output,
+        messages=list(_fitting(found.messages, first)),
+        first=first,
+        count=len(found.messages),
+        digest=found.digest,
+        ok=found.ok,
+        before=found.before,
+        kept=found.kept,
+    )
+
+
+def _fitting(messages: Sequence[Message], first: int) -> Iterator[Message]:
+    """As many as go into one answer; always one, if there is one."""
+    size = 0
+    for message in islice(messages, first, None):
+        size += len(message_line(message))
+        yield message
+        if size > MOST_BYTES:
+            return
 
 
 async def _approvals(desk: Desk, params: m.Selection, caller: Caller) -> list[Any]:
@@ -241,6 +291,7 @@ HANDLERS: Mapping[str, Handler] = {
     "outcome": _outcome,
     "wait_idle": _wait_idle,
     "read": _read,
+    "request": _request,
     "approvals": _approvals,
     "spawn": _spawn,
     "ask": _ask,

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from ...actors.values import AgentInfo, AgentSummary, Approval, Outcome, Receipt, Status, Timer
 from ...mailbox.items import Item
-from ...storage.messages import File, Image, Message, TextBlock, Usage
+from ...storage.messages import File, Image, Message, Settings, TextBlock, ToolSpec, Usage
 
 SUBPROTOCOL = "callboard.v1"
 """The subprotocol that both sides name; another version of the protocol is another name."""
@@ -58,9 +58,11 @@ class Selection(Params, frozen=True, kw_only=True):
 
 
 class Agents(Selection, frozen=True, kw_only=True):
-    """One page; `after` is the last id of the page before."""
+    """One page; `after` is the last id of the page before. `text` is a part of the id, or of the definition's name."""
 
     waiting: str | None = None
+    status: Status | None = None
+    text: str | None = None
     after: str | None = None
     limit: int = 100
 
@@ -126,6 +128,14 @@ class Read(OnAgent, frozen=True, kw_only=True):
     after: int = -1
     upto: int | None = None
     types: list[str] | None = None
+
+
+class RequestAt(OnAgent, frozen=True, kw_only=True):
+    """The request that is record `seq`, or the newest one before it: what an answer, a failure or a call came of. Its messages
+    come from place `first` on, as many as fit into one answer."""
+
+    seq: int
+    first: int = 0
 
 
 class Follow(OnAgent, frozen=True, kw_only=True):
@@ -209,6 +219,30 @@ class RecordsPage(Struct, frozen=True):
     more: bool = False
 
 
+class Rebuilt(Struct, frozen=True, kw_only=True):
+    """A request as it was sent, rebuilt from the log. `ok`: it has the `digest` that was written when it was sent. `messages` are
+    those from place `first` on, of `count` in all: ask again with `first` for the rest. `before` is the seq of the request before
+    it, and `kept` how many messages both begin with."""
+
+    seq: int
+    turn: int
+    step: int
+    attempt: int
+    provider: str
+    model: str
+    settings: Settings
+    system: str
+    tools: tuple[ToolSpec, ...]
+    output: dict[str, Any] | None = None
+    messages: list[Message]
+    first: int = 0
+    count: int
+    digest: str
+    ok: bool
+    before: int | None = None
+    kept: int = 0
+
+
 class Followed(Struct, frozen=True):
     """The stream is open, and its records come after this seq."""
 
@@ -267,6 +301,9 @@ _ROWS = (
     Method("outcome", OutcomeOf, Outcome[Any], "read", "Waits for a turn's end, and says how it ended."),
     Method("wait_idle", OnAgent, None, "read", "Waits until nothing runs."),
     Method("read", Read, RecordsPage, "read", "Records of the log, one page."),
+    Method(
+        "request", RequestAt, Rebuilt, "read", "What the model was sent, rebuilt from the log, and whether it is exactly that."
+    ),
     Method("follow", Follow, Followed, "read", "Opens a stream of records, now and as they come; they arrive as `records`."),
     Method("unfollow", OnStream, None, "read", "Closes a stream."),
     Method("approvals", Selection, list[Approval], "read", "Calls that wait for a person."),

@@ -21,7 +21,7 @@ from callboard.net.wire import ClientEnd, ServerEnd
 from callboard.net.wire import methods as m
 from callboard.storage import errors
 from callboard.storage.events import Completed, Errored
-from callboard.storage.messages import Failure, Image, Message, PluginSource, TextBlock, Usage
+from callboard.storage.messages import Failure, Image, Message, PluginSource, Settings, TextBlock, ToolSpec, Usage
 
 FRAMES = Path(__file__).with_name("frames")
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -51,6 +51,24 @@ CALLS: Mapping[str, tuple[m.Params, Any]] = {
     "outcome": (m.OutcomeOf(**A, message_id="m1", timeout=60), OUTCOME),
     "wait_idle": (m.OnAgent(**A), None),
     "read": (m.Read(**A, after=6, upto=7, types=["turn/end"]), m.RecordsPage([Raw(RECORD.encode())], 7)),
+    "request": (
+        m.RequestAt(**A, seq=9),
+        m.Rebuilt(
+            seq=6,
+            turn=1,
+            step=1,
+            attempt=1,
+            provider="acme",
+            model="large",
+            settings=Settings(temperature=0.5),
+            system="Be brief.",
+            tools=(ToolSpec("lookup", "Looks it up.", {"type": "object"}),),
+            messages=[Message("m1", "user", (TextBlock("hi"),))],
+            count=1,
+            digest="9f86d081",
+            ok=True,
+        ),
+    ),
     "follow": (m.Follow(**A, stream=1, after=None, window=4), m.Followed(6)),
     "unfollow": (m.OnStream(stream=1), None),
     "approvals": (

@@ -1,0 +1,94 @@
+"""What a page needs of the service: requests as they were sent, in pieces if long; agents by status and a part of the id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from trio.testing import wait_all_tasks_blocked
+from wired import Wires, make, scripted, serving
+
+from callboard.actors.testing.scripted import Reply
+from callboard.actors.tools import tool
+from callboard.net import handlers
+from callboard.net.wire import ClientEnd
+from callboard.net.wire import methods as m
+from callboard.net.wire.client import Answered, Failed, decode_result
+from callboard.storage.errors import AgentNotFound, Unauthorized
+
+
+async def call(wires: Wires, method: str, params: m.Params) -> Any:
+    """The answer to one call over a bare socket, also if it is an error."""
+    end = ClientEnd()
+    async with wires.socket() as socket:
+        await socket.get_message()
+        await socket.send_message(end.call(method, params)[1])
+        received = end.receive(await socket.get_message())
+    if isinstance(received, Failed):
+        return received.error
+    assert isinstance(received, Answered)
+    return decode_result(method, received.result)
+
+
+@tool
+async def lookup(city: str) -> str:
+    """The weather of a city."""
+    return f"{city}: rain"
+
+
+async def test_the_request_behind_an_answer(autojump_clock: object) -> None:
+    model = scripted(Reply.tools(("c1", "lookup", {"city": "Oslo"})), "Take a coat.")
+    async with serving(make(model, tools=[lookup], system="Be brief.")) as (system, _, wires):
+        ref = await system.spawn(system.definitions["demo"], id="a")
+        await ref.ask("Oslo?")
+        answers = [record.seq async for record in ref.read(types=["assistant/message"])]
+        first = await call(wires, "request", m.RequestAt(agent="a", seq=answers[0]))
+        second = await call(wires, "request", m.RequestAt(agent="a", seq=answers[1]))
+        assert first.ok and second.ok and (first.before, second.before) == (None, first.seq)
+        assert (second.turn, second.step, second.attempt, second.count, second.kept) == (1, 2, 1, 3, 1)
+        assert second.system == "Be brief." and [spec.name for spec in second.tools] == ["lookup"]
+        assert [message.role for message in second.messages] == ["user", "assistant", "tool"]
+
+
+async def test_a_long_request_comes_in_pieces(autojump_clock: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "MOST_BYTES", 2000)
+    async with serving(make(scripted("one", "two", "three"))) as (system, _, wires):
+        ref = await system.spawn(system.definitions["demo"], id="a")
+        for text in ("x" * 1500, "y" * 1500, "z" * 1500):
+            await ref.ask(text)
+        pieces: list[Any] = []
+        while not pieces or sum(len(piece.messages) for piece in pieces) < pieces[0].count:
+            first = sum(len(piece.messages) for piece in pieces)
+            pieces.append(await call(wires, "request", m.RequestAt(agent="a", seq=10_000, first=first)))
+        assert [len(piece.messages) for piece in pieces] == [3, 2]
+        assert [message.text[0] for piece in pieces for message in piece.messages] == ["x", "o", "y", "t", "z"]
+        assert (await call(wires, "request", m.RequestAt(agent="a", seq=10_000, first=99))).messages == []
+
+
+async def test_the_prefix_of_a_token_holds_for_requests(autojump_clock: object) -> None:
+    tokens = {"t": {"scopes": ["read"], "prefix": "acme/"}}
+    async with serving(make(scripted("one")), tokens=tokens, token="t") as (system, _, wires):
+        await (await system.spawn(system.definitions["demo"], id="other")).ask("hi")
+        refused = await call(wires, "request", m.RequestAt(agent="other", seq=9))
+        assert isinstance(refused, Unauthorized)
+        missing = await call(wires, "request", m.RequestAt(agent="acme/none", seq=9))
+        assert isinstance(missing, AgentNotFound)
+
+
+async def test_agents_by_status_and_by_a_part_of_the_id(autojump_clock: object) -> None:
+    async with serving(make(scripted(Reply.hang("...")))) as (system, _, wires):
+        for id in ("acme/Reader-1", "acme/reader-2", "acme/writer"):
+            await system.spawn(system.definitions["demo"], id=id)
+        await (await system.get("acme/reader-2")).followup("hi")
+        await wait_all_tasks_blocked()
+
+        async def ids(**how: Any) -> list[str]:
+            page = await call(wires, "agents", m.Agents(**how))
+            return [agent.id for agent in page.agents]
+
+        assert await ids(status="running") == ["acme/reader-2"]
+        assert await ids(text="READER") == ["acme/Reader-1", "acme/reader-2"]
+        assert await ids(text="demo", status="idle") == ["acme/Reader-1", "acme/writer"]
+        page = await call(wires, "agents", m.Agents(text="reader", limit=1))
+        assert page.more and [agent.id for agent in page.agents] == ["acme/Reader-1"]
+        await (await system.get("acme/reader-2")).cancel()
