@@ -138,7 +138,8 @@ class CallPort:
     @property
     def loop(self) -> LoopRunner | None:
         """How to run on an asyncio loop, if there is one."""
-        return self._actor.runtime.loop_runner
+        loop = self._actor.runtime.loop
+        return None if loop is None else loop.run
 
     def now(self) -> datetime:
         """The wall clock."""
@@ -183,7 +184,7 @@ def tool_context(slot: Slot) -> ToolContext[Any]:
     """The context of one call."""
     turn = slot.turn
     actor = turn.actor
-    return ToolContext(
+    context: ToolContext[Any] = ToolContext(
         CallPort(slot),
         agent=actor.runtime.ref(actor.id),
         turn=turn.number,
@@ -196,6 +197,8 @@ def tool_context(slot: Slot) -> ToolContext[Any]:
         sender=actor.context.sender,
         scope=slot.scope,
     )
+    loop = actor.runtime.loop
+    return context if loop is None or getattr(slot.tool, "loop", None) is None else loop.context(context)
 
 
 def _plain(data: Any) -> Any:

@@ -302,6 +302,7 @@ class Definitions:
 
         Raises:
             NameMismatch: another definition has the name already, and differs.
+            UsageError: a tool of it runs on an asyncio loop, and there is none here.
         """
         known = self._by_name.get(agent.name)
         if known is agent:
@@ -310,6 +311,7 @@ class Definitions:
             raise NameMismatch(
                 f"two definitions are named {agent.name!r}; give one another name, or replace the first by system.define(...)"
             )
+        self._check_loop(agent)
         for name in (agent.name, *agent.formerly):
             self._by_name[name] = agent
         self.changed.unpark_all()
@@ -321,6 +323,7 @@ class Definitions:
         Raises:
             NameMismatch: a definition behind its delegations has the name of another.
         """
+        self._check_loop(agent)
         self._add_inner(agent)
         self._own[id] = agent
 
@@ -331,6 +334,14 @@ class Definitions:
     def take_back(self, id: str) -> None:
         """The agent is gone, and its own definition with it."""
         self._own.pop(id, None)
+
+    def _check_loop(self, agent: Agent[Any, Any]) -> None:
+        wanting = [tool.name for tool in agent.tools if getattr(tool, "loop", None) is not None]
+        if wanting and self._runtime.loop is None:
+            raise UsageError(
+                f"tools of agent {agent.name!r} run on an asyncio loop ({', '.join(wanting)}), and this system has none: "
+                "open it by callboard.net.aio.System"
+            )
 
     def _add_inner(self, agent: Agent[Any, Any]) -> None:
         for tool in agent.tools:

@@ -22,7 +22,7 @@ from ..storage.store import Store
 from ..storage.writer import Writer
 from .children import Children
 from .failures import described
-from .initiator import fresh_context
+from .initiator import fresh_context, start_fresh
 from .mail import Mail
 from .models.model import Model
 from .models.registry import Models
@@ -34,7 +34,7 @@ from .report import Report
 from .schedule import Schedule
 from .seams import Plugin
 from .tools.bodies import Strays
-from .tools.context import LoopRunner
+from .tools.loops import opening_on
 from .waiting import in_turn
 from .waits import WaitGraph
 
@@ -77,7 +77,8 @@ class Runtime:
         self.turn_over = trio.lowlevel.ParkingLot()
         """Where the exit of a cancelled turn waits for those below it."""
         self.report = Report()
-        self.loop_runner: LoopRunner | None = None
+        self.loop = opening_on.get()
+        """The asyncio loop that the system was opened from, if it was."""
         self.starting = True
         self.closing = False
         self.nobody_answers = False
@@ -112,6 +113,16 @@ class Runtime:
         context = fresh_context(agent)
         context.run(in_turn.set, agent)
         return context
+
+    def start_task(self, function: Callable[..., Awaitable[object]], *arguments: object, name: str) -> None:
+        """A task beside the agents, for a plugin; a throw ends it alone."""
+        start_fresh(self.bodies_nursery, self._contained, function, arguments, name, initiator=None, name=name)
+
+    async def _contained(self, function: Callable[..., Awaitable[object]], arguments: Sequence[object], name: str) -> None:
+        try:
+            await function(*arguments)
+        except Exception:  # it belongs to no agent and no caller: people should know, and everything else goes on
+            _log.exception("the task %r of the system failed", name)
 
     def log_throw(self, agent: str, where: str) -> None:
         """A plugin threw where its throw changes nothing: people should know."""

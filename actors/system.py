@@ -188,6 +188,13 @@ class System:
         """The definitions it knows now, by name."""
         return {agent.name: agent for agent in self._runtime.definitions}
 
+    def start_task(self, function: Callable[..., Awaitable[object]], *arguments: object, name: str) -> None:
+        """Start a task that lives beside the agents, for plugins: it is cancelled after the last turn, before `on_stop`.
+
+        It has a context of its own. What it throws is logged and ends it alone; a task that must not end catches and goes on.
+        """
+        self._runtime.start_task(function, *arguments, name=name)
+
     # -- people
 
     def approvals(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> AsyncIterator[Approval]:

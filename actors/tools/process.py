@@ -77,7 +77,7 @@ async def run_process(
         cwd=cwd,
         start_new_session=True,
     )
-    group = _Group(process)
+    group = ProcessGroup(process)
     with trio.CancelScope() as scope:
         if timeout is not None:
             scope.deadline = trio.current_time() + timeout
@@ -125,8 +125,8 @@ class _Kept:
         self._dropped += extra
 
 
-class _Group:
-    """A process that leads a group, and everything it started."""
+class ProcessGroup:
+    """A process that leads a group (`start_new_session=True`), and everything it started."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
@@ -161,7 +161,7 @@ class _Group:
         return True
 
 
-async def _communicate(group: _Group, data: bytes | None, streams: tuple[_Kept, _Kept], grace_s: float) -> None:
+async def _communicate(group: ProcessGroup, data: bytes | None, streams: tuple[_Kept, _Kept], grace_s: float) -> None:
     """Read while the group lives, also while it is ended: who prints to a closed pipe dies before it has cleaned up."""
     process, drains = group.process, [trio.CancelScope(shield=True) for _ in range(3)]
     async with trio.open_nursery() as nursery:
