@@ -3,10 +3,14 @@
 Whose agents these are is in their logs, so the whole family is found, also children of long ago that nobody remembers in memory.
 An agent that cannot be opened (its definition is missing, a newer version wrote it) runs nothing, and can be deleted all the
 same: people's data must not depend on code that is gone.
+
+A delete waits for the turns of all whom it deletes. Called from inside a turn it says so to the wait graph for the whole family,
+before anything is stopped: one of them that waits for the caller, or is the caller, fails it with nothing changed.
 """
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from ..storage.errors import DefinitionMissing, UnknownRecord
@@ -14,7 +18,7 @@ from ..storage.events import Cause, ChildSpawned, LogForked
 from ..storage.store import Delete, Store
 from .cancelling import cancel
 from .turns.child_end import end_for_good
-from .waiting import wait_edge
+from .waiting import in_turn, wait_edge
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -26,14 +30,32 @@ async def delete(runtime: Runtime, id: str, *, tree: bool) -> None:
 
     Raises:
         AgentNotFound: there is none.
-        AskCycle: the agent waits, directly or not, for the one whose turn this call is part of.
+        AskCycle: one of them waits, directly or not, for the agent whose turn this call is part of; nothing was deleted.
     """
+    with ExitStack() as waits:
+        for member in await _waited_for(runtime, id, tree=tree):
+            waits.enter_context(wait_edge(runtime, member, "delete"))
+        await _delete(runtime, id, tree=tree)
+
+
+async def _waited_for(runtime: Runtime, id: str, *, tree: bool) -> list[str]:
+    """Whose turns the caller will wait for; a caller outside of turns holds up nobody, and need not know."""
+    if in_turn.get() is None:
+        return []
+    found = [id]
+    for member in found:  # it grows while it is walked
+        if tree and await runtime.store.head(member) is not None:
+            found.extend(child for child in await children_in_log(runtime.store, member) if child not in found)
+    return found
+
+
+async def _delete(runtime: Runtime, id: str, *, tree: bool) -> None:
     try:
         actor = await runtime.registry.actor(id)
     except (DefinitionMissing, UnknownRecord):
         await _delete_closed(runtime, id, tree=tree)
         return
-    with actor.held(), wait_edge(runtime, id, "delete"):
+    with actor.held():
         runtime.registry.deleting.add(id)
         try:
             await _delete_open(runtime, actor, tree=tree)
@@ -70,7 +92,7 @@ async def _delete_closed(runtime: Runtime, id: str, *, tree: bool) -> None:
 async def _delete_children(runtime: Runtime, id: str) -> None:
     for child in await children_in_log(runtime.store, id):
         if await runtime.registry.exists(child):
-            await delete(runtime, child, tree=True)
+            await _delete(runtime, child, tree=True)
 
 
 async def children_in_log(store: Store, agent: str) -> list[str]:
