@@ -55,6 +55,9 @@ class Children:
     async def spawn(self, parent: Actor, agent: Agent[Any, Any], id: str) -> Any:
         """A child without a task, opened if it exists; durable on return. It lives until it is disposed or deleted.
 
+        One that was disposed is a child again: it is born a second time in its parent's log, so that a cancel of the parent
+        reaches it, and the limits count it.
+
         Raises:
             UsageError: the parent has as many children, or stands as deep, as its limits allow.
             NameMismatch: the id belongs to an agent of another definition.
@@ -62,15 +65,20 @@ class Children:
         runtime = self._runtime
         async with runtime.registry.lock(id):
             if await runtime.registry.exists(id):
-                await runtime.registry.open_as(id, agent)
+                child = await runtime.registry.open_as(id, agent)
+                known = parent.state.children.get(id)
+                if child.state.identity.parent != parent.id or (known is not None and known.alive):
+                    return runtime.ref(id)
             else:
-                why = refusal(parent)
-                if why is not None:
-                    raise UsageError(why, agent=parent.id)
+                child = None
+            why = refusal(parent)
+            if why is not None:
+                raise UsageError(why, agent=parent.id)
+            if child is None:
                 child = await runtime.registry.create(agent, id, labels=parent.labels, parent=parent)
-                parent.log.append(ChildSpawned(child=id, name=agent.name))
                 child.log.join(parent.log)
-                await parent.log.commit()
+            parent.log.append(ChildSpawned(child=id, name=agent.name))
+            await parent.log.commit()
         return runtime.ref(id)
 
 
