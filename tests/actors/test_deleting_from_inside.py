@@ -1,4 +1,4 @@
-"""A delete from inside a turn waits for the turns of a whole family: one that could never end fails before anything is stopped."""
+"""A delete from inside a turn waits for the turns of a whole family: one that could never end fails before anything stops."""
 
 from __future__ import annotations
 
