@@ -22,6 +22,7 @@ from ..chains import failed_in_model
 from ..content import mint_id
 from ..failures import as_error, flatten
 from ..models.assembler import Assembled, Assembler
+from ..models.media import with_media
 from ..models.registry import no_adapter
 from ..models.streaming import read_stream
 from .request import Call, prepare, record
@@ -98,19 +99,21 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
         elif type(chunk) is FinishChunk and chunk.failure is not None:
             turn.error = as_error(chunk.failure)  # all else that was on its way when the turn was cancelled came too late
 
-    chunks = turn.chains.stream(turn.actor.context, call.request, _terminal(call))
+    chunks: AsyncIterator[Chunk] | None = None
     try:
         async with AsyncExitStack() as slot:
             if turn.actor.runtime.model_slots is not None:
                 stream.queued = True
                 await slot.enter_async_context(turn.actor.runtime.model_slots)
                 stream.queued = False
+            terminal = await with_media(call.request, _terminal(call), turn.actor.runtime.store.blob)
+            chunks = turn.chains.stream(turn.actor.context, call.request, terminal)
             first_s = limits.connect_s + limits.first_chunk_s
             await read_stream(chunks, on_chunk, first_s=first_s, gap_s=limits.chunk_gap_s)
     except Exception as error:
         failure = flatten(error)
         ours = isinstance(error, ModelError) and error.code in _READER_CODES
-        if ours or failed_in_model(chunks, error):
+        if ours or (chunks is not None and failed_in_model(chunks, error)):
             return failure
         await _write_failure(turn, error, failure)
         raise
