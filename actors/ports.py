@@ -17,6 +17,7 @@ from ..storage.events import Event, Note, OutboxPut, Route
 from ..storage.messages import Message, ModelSource, Request, Settings
 from .content import Content, mint_id, to_message, to_route
 from .models.assembler import Assembler
+from .models.media import with_media
 from .models.streaming import read_stream
 from .tools.context import LoopRunner, ToolContext
 
@@ -119,7 +120,8 @@ class AgentPort:
         prepared = model.prepare(Request(provider, name, settings, options.get("system") or "", (), listed))
         assembler, limits = Assembler(), actor.agent.limits
         first_s = limits.connect_s + limits.first_chunk_s
-        chunks = actor.chains.stream(actor.context, prepared.request, model.stream)
+        terminal = await with_media(prepared.request, model.stream, actor.runtime.store.blob)
+        chunks = actor.chains.stream(actor.context, prepared.request, terminal)
         await read_stream(chunks, assembler.feed, first_s=first_s, gap_s=limits.chunk_gap_s)
         result = assembler.result()
         usage = None if result.usage is None else msgspec.to_builtins(result.usage)
