@@ -76,10 +76,33 @@ class Replace(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """Answer the sender with `text`, without the model; a command may rewrite the view in the same append."""
+    """Answer the sender with `text`, without the model; a command may rewrite the view in the same append.
+
+    `error`: the command failed or was refused, and `text` says so. `ran`: the command's name and arguments, as whoever read them
+    understood them. `notes`: the plugin's facts (kind → data) that are written in the same append.
+    """
 
     text: str
     replacement: Replace | None = None
+    error: Failure | None = None
+    ran: tuple[str, str] | None = None
+    notes: Mapping[str, Any] = {}
+
+
+class Stop(Answer, frozen=True, kw_only=True):
+    """Answer of `accept`: stop what runs, its children too, and park what waits, in one append with the command's records.
+
+    `say` makes the text once nothing can come between: it is given whether a turn ran, how many children did, and how many
+    messages wait.
+    """
+
+    say: Callable[[bool, int, int], str]
+
+
+class Later(Answer, frozen=True, kw_only=True):
+    """Answer of `accept`: let the message in, but in a turn of its own, also if it was steered into a running one."""
+
+    message: Message
 
 
 class Command(Struct, frozen=True):

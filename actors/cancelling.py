@@ -8,6 +8,7 @@ that was cut; one absolute deadline, set here, bounds all bodies of the tree.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,12 @@ PARENT = Cause("parent")
 
 
 @trio.lowlevel.enable_ki_protection
-async def cancel(actor: Actor, cause: Cause, *, keep_inbox: bool = False) -> None:
+async def cancel(
+    actor: Actor, cause: Cause, *, keep_inbox: bool = False, before: Callable[[Sequence[Actor]], None] | None = None
+) -> None:
     """Cancel what the agent and all below it do and, unless `keep_inbox`, drop what it holds; returns when that is on disk.
+
+    `before` is given all below it, and appends what is to stand before the cancel, in the same commit.
 
     Raises:
         CommitFailed: the fact did not reach the disk.
@@ -34,6 +39,8 @@ async def cancel(actor: Actor, cause: Cause, *, keep_inbox: bool = False) -> Non
     with trio.CancelScope(shield=True), actor.held():
         below = [member for member in await _descendants(actor) if member.log.failed is None]
         await _open_parent(actor)
+        if before is not None:
+            before(below)
         for member in below:
             _accept(member, PARENT, keep_inbox=True, deadline=deadline)
         _accept(actor, cause, keep_inbox=keep_inbox, deadline=deadline)

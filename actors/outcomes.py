@@ -13,6 +13,7 @@ from msgspec import structs
 from ..storage.events import (
     AssistantMessage,
     CommandResult,
+    CommandRun,
     Completed,
     EndReason,
     InboxDrop,
@@ -81,12 +82,28 @@ class _Reading:
                 self.text = ""
             case AssistantMessage(message=message):
                 self.text = message.text or self.text
-            case CommandResult(text=text) if not self.at.step:
+            case CommandResult(id=id, text=text) if id in self.at.claimed:  # not one that ran beside the turn
                 self.text = text
             case TimerFired(id=id):
                 self.fired.add(id)
             case _:
                 pass
+
+
+async def find_aside(store: Store, agent: str, message_id: str, seq: int) -> Outcome[Any] | None:
+    """The outcome of a control command, whose `command/run` is record `seq`: its answer, of turn 0. None if it is none."""
+    run = await _record(store, agent, seq)
+    if not isinstance(run, CommandRun):
+        return None
+    result = await _record(store, agent, seq + 1)
+    text = result.text if isinstance(result, CommandResult) else ""
+    return Outcome(agent=agent, turn=0, reason=Completed(), text=text, message_id=message_id, seq=seq + 1)
+
+
+async def _record(store: Store, agent: str, seq: int) -> Any:
+    async for record in store.read(agent, seq - 1, seq):
+        return record.event
+    return None
 
 
 async def find_outcome(

@@ -13,13 +13,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..storage.errors import ModelError, UsageError
-from ..storage.events import Event, Note, OutboxPut, Route
+from ..storage.events import Event, InboxPut, Note, OutboxPut, Route
 from ..storage.messages import Message, ModelSource, Request, Settings
+from .answers import Replace
 from .content import Content, mint_id, to_message, to_route
 from .models.assembler import Assembler
 from .models.media import with_media
+from .models.model import Model
 from .models.streaming import read_stream
+from .sizes import accepted
+from .seams import Way
 from .tools.context import LoopRunner, ToolContext
+from .turns.surfacing import offer_view
 
 if TYPE_CHECKING:
     from ..storage.records import Record
@@ -60,9 +65,11 @@ class AgentPort:
 
     @property
     def sender(self) -> str | None:
-        """Who sent the turn's prompt."""
-        turn = self._actor.turn
-        return turn.prompt.sender if turn is not None and turn.prompt is not None else None
+        """Who sent the message that the turn answers: its prompt, or what was steered in last."""
+        turn, at = self._actor.turn, self._actor.position
+        if turn is not None and turn.prompt is not None and turn.prompt.id not in at.claimed:
+            return turn.prompt.sender
+        return at.sender if at.open else None
 
     @property
     def deps(self) -> Any:
@@ -95,6 +102,41 @@ class AgentPort:
     def note(self, kind: str, data: Any) -> None:
         """Append a note."""
         self._actor.log.append(Note(kind=kind, data=_plain(data)))
+
+    def choice(self, name: str) -> Any:
+        """What was chosen last."""
+        return self._actor.state.choices.get(name)
+
+    @property
+    def model_name(self) -> str | None:
+        """The model of the definition."""
+        model = self._actor.agent.model
+        return f"{model.provider}:{model.name}" if isinstance(model, Model) else model
+
+    def find_model(self, name: str) -> str | None:
+        """Whether an adapter answers for `provider:name`."""
+        agent, models = self._actor.agent, self._actor.runtime.models
+        route = models.resolve(name)
+        own = agent.model if isinstance(agent.model, Model) else None
+        return str(route) if models.find(route.provider, route.name, own=own) is not None else None
+
+    def model_names(self) -> tuple[str, ...]:
+        """What the system was given by name."""
+        return self._actor.runtime.models.names()
+
+    async def compact(self) -> Replace | None:
+        """Offer the view to the `compact` seam."""
+        return await offer_view(self._actor, self._actor.context, why="command")
+
+    @property
+    def compacts(self) -> bool:
+        """Whether any plugin would look at it."""
+        return self._actor.chains.has("compact")
+
+    @property
+    def way(self) -> Way | None:
+        """Nothing is being sent."""
+        return None
 
     async def notes(self, kind: str) -> list[Any]:
         """The data of all notes of a kind, from disk and from what is not there yet."""
@@ -129,6 +171,33 @@ class AgentPort:
         if result.failure is not None:
             raise ModelError(result.failure.code, result.failure.message, status=result.failure.status)
         return Message(mint_id(), "assistant", result.content, ModelSource(provider, name))
+
+
+class SendPort(AgentPort):
+    """The way to its agent of a `SeamContext` at `accept`: of a message that is being sent, beside whatever turn runs."""
+
+    def __init__(self, actor: Actor, put: InboxPut, *, replaces: bool) -> None:
+        super().__init__(actor)
+        self._put, self._replaces = put, replaces
+
+    @property
+    def route(self) -> Route | None:
+        """Where an answer to the message goes."""
+        return self._put.route
+
+    @property
+    def sender(self) -> str | None:
+        """Who sends the message."""
+        return self._put.sender
+
+    @property
+    def way(self) -> Way | None:
+        """How it is sent."""
+        if self._replaces:
+            return "replace"
+        if self._put.lane == "next-turn":
+            return "followup"
+        return "steer" if self._put.wake else "inject"
 
 
 class CallPort:
@@ -170,11 +239,13 @@ class CallPort:
         if goal is None:
             raise UsageError("this turn has no route to reply to; pass route={'channel': ..., 'chat': ...}", agent=actor.id)
         if delivery not in actor.position.deliveries:  # a body that runs again after a crash has answered already
-            message = to_message(content, id=delivery)
+            at = actor.position
+            message, blobs = accepted(to_message(content, id=delivery), actor.agent.limits, agent=actor.id)
+            latency_ms = max(0, actor.runtime.now_ms() - at.started)
             put: Event = OutboxPut(
-                delivery=delivery, route=goal, content=message.content, turn=turn.number, step=actor.position.step
+                delivery=delivery, route=goal, content=message.content, turn=turn.number, step=at.step, latency_ms=latency_ms
             )
-            actor.log.append(put)
+            actor.log.append(put, blobs=blobs)
         await actor.log.commit()
 
     async def spawn(self, agent: Any, id: str) -> Any:

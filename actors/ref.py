@@ -250,7 +250,8 @@ class AgentRef(Generic[Out]):
         """
         actor = await self._runtime.registry.actor(self.id)
         with actor.held():
-            taken = await accept(actor, to_message(content, id=new_id))
+            put = InboxPut(message=to_message(content, id=new_id), lane="next-turn")
+            taken = await accept(actor, put, replaces=True)
             if isinstance(taken, Answer):
                 text = f"a control command takes no place in the inbox of {self.id!r}: send it on its own"
                 raise InputRefused(text, agent=self.id)

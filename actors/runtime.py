@@ -74,6 +74,8 @@ class Runtime:
         self.graph = WaitGraph()
         self.schedule = Schedule(self)
         self.strays = Strays()
+        self.accepting: dict[tuple[str, str], trio.Event] = {}
+        """Sends that plugins are being asked about, by agent and message id."""
         self.turn_over = trio.lowlevel.ParkingLot()
         """Where the exit of a cancelled turn waits for those below it."""
         self.report = Report()

@@ -13,7 +13,7 @@ import difflib
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from ..storage.errors import UsageError
 from .answers import (
@@ -50,6 +50,10 @@ class Next(Protocol[_Value, _Answer]):
     def __call__(self, value: _Value, /) -> Awaitable[_Answer]: ...
 
 
+Way = Literal["followup", "steer", "inject", "replace"]
+"""How a message is sent: queued, steered into the running turn, added as context, or put in the place of a pending one."""
+
+
 class SeamPort(Protocol):
     """What the runtime does for a `SeamContext`; one per activity of an agent."""
 
@@ -74,6 +78,16 @@ class SeamPort(Protocol):
     def requests(self) -> int: ...
     def owner_of(self, plugin: Any) -> str: ...
     def now(self) -> datetime: ...
+    @property
+    def way(self) -> Way | None: ...
+    @property
+    def model_name(self) -> str | None: ...
+    @property
+    def compacts(self) -> bool: ...
+    def find_model(self, name: str) -> str | None: ...
+    def model_names(self) -> tuple[str, ...]: ...
+    def choice(self, name: str) -> Any: ...
+    async def compact(self) -> Replace | None: ...
     def note(self, kind: str, data: Any) -> None: ...
     async def notes(self, kind: str) -> list[Any]: ...
     async def records(self, types: Collection[str], id: str | None) -> list[Record]: ...
@@ -89,10 +103,10 @@ class SeamContext:
 
     __slots__ = ("_at_turn_end", "_port", "local")
 
-    def __init__(self, port: SeamPort) -> None:
+    def __init__(self, port: SeamPort, *, of: SeamContext | None = None) -> None:
         self._port = port
-        self._at_turn_end: list[Callable[[], None]] = []
-        self.local: dict[Any, Any] = {}
+        self._at_turn_end: list[Callable[[], None]] = [] if of is None else of._at_turn_end
+        self.local: dict[Any, Any] = {} if of is None else of.local
 
     @property
     def id(self) -> str:
@@ -121,13 +135,18 @@ class SeamContext:
 
     @property
     def route(self) -> Route | None:
-        """Where the turn's answer goes."""
+        """Where the turn's answer goes; in `accept` that of the message."""
         return self._port.route
 
     @property
     def sender(self) -> str | None:
-        """Who sent the message that the turn is about, as the channel named them."""
+        """Who sent the message that the turn is about (in `accept`: that is being sent), as the channel named them."""
         return self._port.sender
+
+    @property
+    def way(self) -> Way | None:
+        """In `accept`, how the message is sent; None in every other seam."""
+        return self._port.way
 
     @property
     def deps(self) -> Any:
@@ -160,6 +179,41 @@ class SeamContext:
         """The data of all notes of this kind, oldest first, also from before a restart."""
         return await self._port.notes(kind)
 
+    def choice(self, name: str) -> Any:
+        """What was chosen last under this name, also before a restart: the data of the newest note of kind `choice/NAME`. It
+        costs nothing to ask, however long the log is. None if nothing was, or the newest note says None."""
+        return self._port.choice(name)
+
+    @property
+    def model_name(self) -> str | None:
+        """The model of the agent's definition, as `provider:name`."""
+        return self._port.model_name
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models that the system was given by name."""
+        return self._port.model_names()
+
+    def find_model(self, name: str) -> str | None:
+        """`name` if it is a `provider:name` that an adapter answers for, else None.
+
+        Raises:
+            UsageError: it is no name of a model, or its adapter cannot be made; the message says why.
+        """
+        return self._port.find_model(name)
+
+    @property
+    def compacts(self) -> bool:
+        """Whether a plugin of the agent rewrites its view when it is asked to."""
+        return self._port.compacts
+
+    async def compact(self) -> Replace | None:
+        """Ask the `compact` seam for a rewrite of the view, because a person wants it: what a command may answer.
+
+        A throw is the caller's.
+        """
+        return await self._port.compact()
+
     async def records(self, types: Collection[str], *, id: str | None = None) -> list[Record]:
         """All records of these types in the agent's log (or in that of the agent `id`), oldest first, also what was appended
         just now: for a plugin that has to find out after a restart where it stood.
@@ -175,7 +229,8 @@ class SeamContext:
 
     def take_turn_end(self) -> list[Callable[[], None]]:
         """What is to be called now that the turn is over; for the runtime."""
-        calls, self._at_turn_end = self._at_turn_end, []
+        calls = list(self._at_turn_end)
+        self._at_turn_end.clear()  # the list itself is shared with the contexts of sends
         return calls
 
     async def model(

@@ -3,20 +3,28 @@
 The `accept` seam may change or refuse it, or answer it alone. Then the id is looked up, on disk and in what is not there yet, and
 the put is appended, with no checkpoint between the last look and the append: so two equal sends cannot both miss. The driver is
 woken in the same stretch, and the receipt comes when the put is on disk.
+
+A plugin that answers at `accept` acts there, so one that is asked twice would act twice. An id that is known already is therefore
+acknowledged without asking, and two equal sends at once are asked one after the other. (`asides.py` writes what it answered.)
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import trio
 
 from ..storage.errors import InboxFull, InputRefused
-from ..storage.events import CommandResult, CommandRun, InboxPut, Lane
+from ..storage.events import InboxPut, Lane
 from ..storage.messages import Message
-from .answers import Answer, Reject
+from .answers import Answer, Later, Reject
+from .asides import answer_at_once
 from .failures import described
+from .ports import SendPort
+from .seams import SeamContext
 from .sizes import accepted
 from .values import Receipt
 
@@ -36,33 +44,67 @@ async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> tu
     """
     actor = await runtime.registry.actor(to)
     with actor.held():
-        taken = await accept(actor, put.message)
-        if isinstance(taken, Answer):
-            return await _answer(actor, put.message, taken), False
-        message, blobs = accepted(taken, actor.agent.limits, agent=to)
-        seq = await runtime.store.find(to, message.id) if look_up else None
-        # No checkpoint from here to the append.
-        if seq is None and look_up:
-            seq = actor.log.tail_id(message.id)
-            seq = seq if seq is not None else actor.inbox.seen(message.id)
-        new = seq is None
-        if seq is None:
-            limit = actor.agent.limits.pending
-            if actor.inbox.check_full(put.lane, limit):
-                raise InboxFull(to, put.lane, limit, message_id=message.id)
-            seq = actor.log.append(msgspec.structs.replace(put, message=message), blobs=blobs)
-        if put.wake:
-            actor.wake()
-        await actor.log.commit()
-        return Receipt(message.id, seq), new
+        if not look_up or not actor.chains.has("accept"):
+            return await _send(actor, put, look_up=look_up)
+        async with _one_at_a_time(runtime, (to, put.message.id)):
+            seq = await _seq_of(actor, put.message.id)
+            if seq is not None:
+                return await _acknowledge(actor, put, seq), False
+            return await _send(actor, put, look_up=True)
 
 
-async def accept(actor: Actor, message: Message) -> Message | Answer:
+async def _send(actor: Actor, put: InboxPut, *, look_up: bool) -> tuple[Receipt, bool]:
+    taken = await accept(actor, put)
+    if isinstance(taken, Later):
+        put, taken = msgspec.structs.replace(put, lane="next-turn"), taken.message
+    if isinstance(taken, Answer):
+        return await answer_at_once(actor, put, taken), False
+    message, blobs = accepted(taken, actor.agent.limits, agent=actor.id)
+    seq = await _seq_of(actor, message.id) if look_up else None
+    # No checkpoint from the last look to the append.
+    new = seq is None
+    if seq is None:
+        limit = actor.agent.limits.pending
+        if actor.inbox.check_full(put.lane, limit):
+            raise InboxFull(actor.id, put.lane, limit, message_id=message.id)
+        seq = actor.log.append(msgspec.structs.replace(put, message=message), blobs=blobs)
+    return await _acknowledge(actor, put, seq, message.id), new
+
+
+async def _acknowledge(actor: Actor, put: InboxPut, seq: int, message_id: str | None = None) -> Receipt:
+    if put.wake:
+        actor.wake()
+    await actor.log.commit()
+    return Receipt(message_id or put.message.id, seq)
+
+
+async def _seq_of(actor: Actor, message_id: str) -> int | None:
+    """Where the log has this id: on disk, or (looked up last, without a checkpoint) in what is not there yet."""
+    seq = await actor.runtime.store.find(actor.id, message_id)
+    if seq is None:
+        seq = actor.log.tail_id(message_id)
+    return actor.inbox.seen(message_id) if seq is None else seq
+
+
+@asynccontextmanager
+async def _one_at_a_time(runtime: Runtime, key: tuple[str, str]) -> AsyncGenerator[None]:
+    while key in runtime.accepting:
+        await runtime.accepting[key].wait()
+    done = runtime.accepting[key] = trio.Event()
+    try:
+        yield
+    finally:
+        del runtime.accepting[key]
+        done.set()
+
+
+async def accept(actor: Actor, put: InboxPut, *, replaces: bool = False) -> Message | Answer:
     """What plugins make of a message from outside.
 
     Raises:
         InputRefused: one of them refused it, or failed.
     """
+    message = put.message
     if not actor.chains.has("accept"):
         return message
 
@@ -70,25 +112,14 @@ async def accept(actor: Actor, message: Message) -> Message | Answer:
         return message
 
     try:
-        taken = await actor.chains.run("accept", actor.context, message, as_it_is)
+        context = SeamContext(SendPort(actor, put, replaces=replaces), of=actor.context)
+        taken = await actor.chains.run("accept", context, message, as_it_is)
     except Exception as error:
         text = f"the message for {actor.id!r} was refused: {described(error)}"
         raise InputRefused(text, message_id=message.id, agent=actor.id) from error
     if isinstance(taken, Reject):
         raise InputRefused(f"the message for {actor.id!r} was refused: {taken.why}", message_id=message.id, agent=actor.id)
     return taken
-
-
-async def _answer(actor: Actor, message: Message, answer: Answer) -> Receipt:
-    """A control command: it acted at acceptance. Its id makes it idempotent."""
-    seq = await actor.runtime.store.find(actor.id, message.id)
-    seq = seq if seq is not None else actor.log.tail_id(message.id)
-    if seq is None:
-        name, _, args = message.text.strip().partition(" ")
-        run = CommandRun(id=message.id, name=name, args=args.strip())
-        seq = actor.log.append(run, CommandResult(id=message.id, text=answer.text))
-    await actor.log.commit()
-    return Receipt(message.id, seq)
 
 
 __all__ = ["Lane", "accept", "send"]

@@ -20,6 +20,8 @@ from ..storage.folds import (
     ApprovalsState,
     Children,
     ChildrenState,
+    Choices,
+    ChoicesState,
     Headers,
     HeadersState,
     Outbox,
@@ -64,6 +66,7 @@ class Dump(Struct, frozen=True):
     forked_idle: bool = False
     told: str | None = None
     restarts: RestartsState = RestartsState()
+    choices: ChoicesState = ChoicesState()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -81,6 +84,7 @@ class AgentState:
         "_table",
         "approvals",
         "children",
+        "choices",
         "context",
         "forked_idle",
         "headers",
@@ -107,6 +111,7 @@ class AgentState:
         self.approvals = Approvals()
         self.usage = UsageFold()
         self.restarts = Restarts()
+        self.choices = Choices()
         self.context = RuntimeContext(self.surface)
         self.since_snapshot = 0
         self.forked_idle = False
@@ -138,6 +143,7 @@ class AgentState:
             self.approvals,
             self.usage,
             self.restarts,
+            self.choices,
             self.context,
         )
 
@@ -205,6 +211,7 @@ class AgentState:
                 self.forked_idle,
                 self.context.told,
                 self.restarts.dump(),
+                self.choices.dump(),
             )
         )
 
@@ -223,6 +230,7 @@ class AgentState:
         state.approvals = Approvals.load(dump.approvals)
         state.usage = UsageFold.load(dump.usage)
         state.restarts = Restarts.load(dump.restarts)
+        state.choices = Choices.load(dump.choices)
         state.forked_idle = dump.forked_idle
         state.context = RuntimeContext(state.surface, dump.told)
         state._compile()

@@ -18,6 +18,7 @@ from ..storage.events import (
     EVENTS,
     AssistantChunk,
     CommandResult,
+    InboxClaim,
     RequestFailed,
     RequestSent,
     StepStart,
@@ -104,6 +105,7 @@ def _check_types(types: Collection[str]) -> frozenset[str]:
 DELTA_TYPES = frozenset(
     {
         "turn/start",
+        "inbox/claim",
         "step/start",
         "request/sent",
         "assistant/chunk",
@@ -125,6 +127,7 @@ class DeltaFold:
 
     def __init__(self) -> None:
         self._turn = self._step = 0
+        self._claimed: tuple[str, ...] = ()
         self._shown = True
 
     def feed(self, record: Record) -> Delta | None:
@@ -133,7 +136,9 @@ class DeltaFold:
             case AssistantChunk(turn=turn, step=step, chunk=chunk):
                 return self._chunk(record.seq, turn, step, chunk)
             case TurnStart(turn=turn):
-                self._turn, self._step = turn, 0
+                self._turn, self._step, self._claimed = turn, 0, ()
+            case InboxClaim(ids=ids):
+                self._claimed = ids
             case StepStart(turn=turn, step=step):
                 self._turn, self._step = turn, step
             case RequestSent():
@@ -143,8 +148,8 @@ class DeltaFold:
                 return Delta(record.seq, turn, step, "discard") if shown else None
             case ToolCalled(turn=turn, step=step, name=name):
                 return Delta(record.seq, turn, step, "tool", name)
-            case CommandResult(text=text) if self._turn and not self._step:
-                # The answer of a turn that is a command. One that a control command gave beside a step is no part of it.
+            case CommandResult(id=id, text=text) if self._turn and not self._step and id in self._claimed:
+                # The answer of a turn that is a command. One that a control command gave beside a turn is no part of it.
                 return Delta(record.seq, self._turn, 0, "text", text)
             case TurnEnd(turn=turn, reason=reason):
                 step = self._step if turn == self._turn else 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from ..storage.errors import AskTimeout, UsageError
-from .outcomes import find_outcome
+from .outcomes import find_aside, find_outcome
 from .promises import fate_error
 from .values import Outcome, Receipt
 
@@ -115,6 +115,9 @@ async def _from_log(runtime: Runtime, agent: str, message_id: str) -> Outcome[An
     actor = await runtime.registry.actor(agent)
     if seq is None and actor.log.tail_id(message_id) is None and actor.inbox.seen(message_id) is None:
         raise UsageError(f"agent {agent!r} has no message {message_id!r}", agent=agent)
+    aside = None if seq is None else await find_aside(runtime.store, agent, message_id, seq)
+    if aside is not None:
+        return aside
     return await find_outcome(runtime.store, agent, message_id=message_id, output=actor.agent.typed)
 
 

@@ -19,25 +19,30 @@ LONGEST = 480
 _json = msgspec.json.Encoder()
 
 
-def session_key(channel: str, chat: str) -> str:
-    """The agent that a chat of a channel talks to: `channel:chat`."""
-    return f"{_escape(channel, ':')}:{chat}"
+def session_key(channel: str, chat: str, thread: str | None = None) -> str:
+    """The agent that a chat of a channel talks to: `channel:chat`; of a thread in it, `channel::chat:thread`. Past 480 bytes its
+    tail is a hash of the whole."""
+    if thread is not None:
+        return _bounded(f"{_escape(channel, ':')}::{_escape(chat, ':')}:{thread}")
+    # A chat that begins like the mark of a thread (or like an escape of that) has its first character escaped, and only that.
+    first = chat[:1]
+    return _bounded(f"{_escape(channel, ':')}:{_escape(first, ':') if first in (':', '%') else first}{chat[1:]}")
 
 
-def parse_session_key(key: str) -> tuple[str, str] | None:
-    """Channel and chat of a session key; None if it is none."""
-    channel, separator, chat = key.partition(":")
-    return (_unescape(channel), chat) if separator else None
+def parse_session_key(key: str) -> tuple[str, str, str | None] | None:
+    """Channel, chat and thread of a session key that was not too long to keep them; None if it is none."""
+    channel, separator, rest = key.partition(":")
+    if not separator:
+        return None
+    if rest.startswith(":"):
+        chat, separator, thread = rest[1:].partition(":")
+        return (_unescape(channel), _unescape(chat), thread) if separator else None
+    return _unescape(channel), _unescape(rest[:3]) + rest[3:], None
 
 
 def child_id(parent: str, call_id: str) -> str:
     """The child that a call of `parent` delegates to: `parent/call`. Past 480 bytes its tail is a hash of the whole."""
-    whole = f"{parent}/{_escape(call_id, '/')}"
-    encoded = whole.encode()
-    if len(encoded) <= LONGEST:
-        return whole
-    tail = f"~{hashlib.sha256(encoded).hexdigest()[:40]}"
-    return encoded[: LONGEST - len(tail)].decode("utf-8", "ignore") + tail
+    return _bounded(f"{parent}/{_escape(call_id, '/')}")
 
 
 def parse_child_id(child: str) -> tuple[str, str] | None:
@@ -59,6 +64,24 @@ def effect_id(key: str, number: int) -> str:
 def delivery_id(agent: str, turn: int, number: int) -> str:
     """The id under which a channel sees the `number`th reply of a turn, however often it is tried."""
     return _digest("delivery", agent, turn, number)
+
+
+def command_key(agent: str, message_id: str) -> str:
+    """What a command shows the outside world so that an effect happens once, however often its message is tried."""
+    return _digest("command", agent, message_id)
+
+
+def command_delivery_id(agent: str, message_id: str) -> str:
+    """The id under which a channel sees the answer of a control command, which belongs to no turn."""
+    return _digest("answer", agent, message_id)
+
+
+def _bounded(whole: str) -> str:
+    encoded = whole.encode()
+    if len(encoded) <= LONGEST:
+        return whole
+    tail = f"~{hashlib.sha256(encoded).hexdigest()[:40]}"
+    return encoded[: LONGEST - len(tail)].decode("utf-8", "ignore") + tail
 
 
 def _digest(*parts: str | int) -> str:

@@ -15,13 +15,14 @@ import trio
 from msgspec import Struct
 
 from ...storage.errors import ModelError, UsageError
+from .installed import SHIPPED, installed, offered
 from .model import Model
 
 EXAMPLE = "openai:gpt-5"
 """The name that messages show; a provider and a model, with a colon between."""
 
 BUILT_IN: dict[str, Callable[[], Model]] = {}
-"""Provider → what makes its adapter. The makers import what they need when called: client libraries are slow to import."""
+"""Provider → what makes its adapter, for a process that wants another than the one that a package offers (`installed`)."""
 
 _MAKERS_OF = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google"}
 
@@ -80,6 +81,10 @@ class Models:
         provider, name = self._split(model)
         return Resolved(provider, name, self.find(provider, name))
 
+    def names(self) -> tuple[str, ...]:
+        """The models that were given by their whole name, `provider:name`."""
+        return tuple(key for key in self._given if ":" in key)
+
     def find(self, provider: str, name: str, *, own: Model | None = None) -> Model | None:
         """The adapter of a route, bound to `name`; None if nothing is registered for it.
 
@@ -97,8 +102,8 @@ class Models:
         for key in (f"{provider}:{name}", provider, "*"):
             if key in self._given:
                 return self._given[key]
-        if provider in BUILT_IN and provider not in self._made:
-            self._made[provider] = BUILT_IN[provider]()
+        if provider not in self._made and (make := BUILT_IN.get(provider) or installed(provider)):
+            self._made[provider] = make()
         return self._made.get(provider)
 
     async def aclose(self) -> None:
@@ -128,7 +133,7 @@ class Models:
         names = {key.partition(":")[2]: key for key in self._given if ":" in key}
         if near := difflib.get_close_matches(text, names, n=1):
             return f"did you mean {names[near[0]]!r}?"
-        if text in self._given or text in BUILT_IN:
+        if text in self._given or text in BUILT_IN or text in offered():
             return f"{text!r} is a provider: did you mean '{text}:NAME'?"
         for start, provider in _MAKERS_OF.items():
             if text.startswith(start):
@@ -138,6 +143,12 @@ class Models:
 
 def no_adapter(provider: str, name: str) -> ModelError:
     """The failure of a request whose route nobody owns."""
+    if provider in SHIPPED and provider not in offered():
+        return ModelError(
+            "NO_ADAPTER",
+            f"the adapter for {provider!r} comes with callboard, whose installation here is older than its code and does not "
+            "know it; install it again: `make setup` in a checkout, or `pip install` as before",
+        )
     return ModelError(
         "NO_ADAPTER",
         f"there is no adapter for '{provider}:{name}'; pass one to System.open: models={{{provider!r}: ...}}",

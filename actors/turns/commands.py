@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ...storage.events import CommandResult, CommandRun, Event, InboxClaim
+from ...storage.events import Event, InboxClaim
 from ...storage.messages import UserSource
-from ..answers import Answer, Command, LimitReached, Replace
+from ..answers import Answer, Command, LimitReached, Replace, Stop
+from ..asides import command_events
 from ..failures import flatten
 from .surfacing import replace_event
 
@@ -31,27 +32,22 @@ async def run_command(turn: Turn) -> bool:
     if not command.text.startswith("/"):
         return False
     answer: Answer | Replace | None
-    error = None
     try:
         answer = await turn.chains.run("command", turn.actor.context, command, _not_mine)
     except LimitReached:
         raise
     except Exception as raised:
         error = flatten(raised)
-        answer = Answer(f"The command failed: {error.message}")
+        answer = Answer(f"The command failed: {error.message}", error=error)
     if answer is None:
         return False
     await trio.lowlevel.checkpoint_if_cancelled()
-    name, _, args = command.text.partition(" ")
-    text = answer.text if isinstance(answer, Answer) else "Done."
-    replacement = answer if isinstance(answer, Replace) else answer.replacement
-    events: list[Event] = [
-        InboxClaim(turn=turn.number, ids=(prompt.id,)),
-        CommandRun(id=prompt.id, name=name, args=args.strip()),
-        CommandResult(id=prompt.id, text=text, error=error),
-    ]
-    if replacement is not None:
-        events.append(replace_event(turn.actor, replacement))
+    if isinstance(answer, Replace):
+        answer = Answer("Done.", answer)
+    text = answer.say(False, 0, 0) if isinstance(answer, Stop) else answer.text  # nothing runs beside a turn of its own
+    events: list[Event] = [InboxClaim(turn=turn.number, ids=(prompt.id,)), *command_events(prompt.message, answer, text)]
+    if answer.replacement is not None:
+        events.append(replace_event(turn.actor, answer.replacement))
     turn.log.append(*events)
     turn.reply = text
     turn.delivery = "none" if turn.actor.route is None else "put"

@@ -57,10 +57,21 @@ async def take_up(turn: Turn) -> str:
         turn.reply = failure.message
         turn.delivery = "none" if turn.actor.route is None else "put"
     if at.step == 0:
+        if at.claimed and turn.reply is None:
+            await _read_command_result(turn)
         return "ok"
     final = at.terminal and not at.open_calls and missing(turn.agent.typed, at) is None
     answered = final and not turn.actor.inbox.steering(turn.actor.runtime.now_ms())
     return "answered" if answered else "taken-up"
+
+
+async def _read_command_result(turn: Turn) -> None:
+    """What a turn claims before its first step is a command, and its result is in that append: the route still gets it."""
+    at, store = turn.position, turn.actor.runtime.store
+    async for record in store.read(turn.actor.id, at.start_seq, types={"command/result"}):
+        if isinstance(record.event, CommandResult) and record.event.id in at.claimed:
+            turn.reply = record.event.text
+            turn.delivery = "none" if turn.actor.route is None else "put"
 
 
 def _claim_all(turn: Turn) -> None:

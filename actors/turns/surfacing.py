@@ -5,17 +5,20 @@ The log keeps the old records; a `surface/replace` names the range that a messag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import trio
 
 from ...storage.errors import UsageError
 from ...storage.events import Note, SurfaceReplace
+from ...storage.messages import Message
 from ..answers import LimitReached, Position, Replace
 from ..failures import described
 
 if TYPE_CHECKING:
     from ..actor import Actor
+    from ..seams import SeamContext
     from .turn import Turn
 
 
@@ -23,13 +26,10 @@ async def compact_view(turn: Turn) -> None:
     """COMPACT: offer the view, and what this turn is about to claim, to the `compact` seam."""
     if not turn.chains.has("compact"):
         return
-    state = turn.log.state
     incoming = tuple(item.message for item in turn.actor.inbox.pending("next-step"))
     prompt = (turn.prompt.message,) if turn.prompt is not None else ()
-    window = state.headers.context.window if state.headers.context is not None else None
-    position = Position(state.surface.entries(), incoming + prompt, None, window)
     try:
-        replacement = await turn.chains.run("compact", turn.actor.context, position, _leave)
+        replacement = await offer_view(turn.actor, turn.actor.context, incoming=incoming + prompt)
         await trio.lowlevel.checkpoint_if_cancelled()
         if replacement is not None:
             turn.log.append(replace_event(turn.actor, replacement))
@@ -38,6 +38,20 @@ async def compact_view(turn: Turn) -> None:
     except Exception as error:
         # A failure to summarise never fails the turn: the view is as it was.
         turn.log.append(Note(kind="compact-failed", data={"error": described(error)}))
+
+
+async def offer_view(
+    actor: Actor,
+    context: SeamContext,
+    *,
+    incoming: Sequence[Message] = (),
+    why: Literal["budget", "overflow", "idle", "command"] = "budget",
+) -> Replace | None:
+    """What the `compact` seam would make of the view; a throw is the caller's."""
+    state = actor.state
+    window = state.headers.context.window if state.headers.context is not None else None
+    position = Position(state.surface.entries(), incoming, None, window, why)
+    return await actor.chains.run("compact", context, position, _leave)
 
 
 async def _leave(position: Position) -> Replace | None:

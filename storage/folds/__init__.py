@@ -1,7 +1,7 @@
 """Folds: what a log means, each a pure function of its records that is also kept one record at a time.
 
 `surface` (what the model sees), `headers` (what it is asked with), `position` (where the agent stands), `usage`, `children`,
-`outbox`, `timers`, `approvals`, `restarts`; the inbox is a fold too, one floor up. Each is total (no log makes it raise), costs
+`outbox`, `timers`, `approvals`, `restarts`, `choices`; the inbox is a fold too, one floor up. Each is total (no log makes it raise), costs
 O(event), and has `EVENTS` (the types it reads), `apply(seq, time, event)`, `dump()` and `load(dumped)` for snapshots, and
 `fork()`, called after the first record of a fork: what belongs to the origin alone begins anew.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from .approvals import Approvals, ApprovalsState, Question, Verdict
 from .children import Child, Children, ChildrenState
+from .choices import Choices, ChoicesState
 from .headers import Context, Headers, HeadersState
 from .outbox import Lost, Outbox, OutboxState, Unsent
 from .pairing import NO_RESULT
@@ -27,6 +28,8 @@ __all__ = [
     "Child",
     "Children",
     "ChildrenState",
+    "Choices",
+    "ChoicesState",
     "Context",
     "Headers",
     "HeadersState",

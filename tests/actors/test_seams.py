@@ -38,6 +38,8 @@ class Port:
     id, labels, turn, step = "a", {"customer": "acme"}, 3, 2
     route, sender, deps, agent = Route(chat="1"), "ann", {"db": 1}, "handle"
 
+    way, model_name, compacts = None, "acme:small", False
+
     def __init__(self) -> None:
         self.written: list[tuple[str, Any]] = []
         self.asked: list[tuple[Any, Mapping[str, Any]]] = []
@@ -48,6 +50,18 @@ class Port:
 
     def peer(self, id: str) -> str:
         return f"peer {id}"
+
+    def find_model(self, name: str) -> str | None:
+        return name if name in self.model_names() else None
+
+    def model_names(self) -> tuple[str, ...]:
+        return ("acme:small",)
+
+    def choice(self, name: str) -> Any:
+        return dict(self.written).get(f"choice/{name}")
+
+    async def compact(self) -> None:
+        return None
 
     def owner_of(self, plugin: Any) -> str:
         return type(plugin).__name__

@@ -21,6 +21,7 @@ from callboard.storage.events import (
     CommandRun,
     Completed,
     Event,
+    InboxClaim,
     RequestFailed,
     RequestSent,
     StepEnd,
@@ -237,11 +238,12 @@ def test_one_who_resumes_inside_an_attempt_is_told_to_discard() -> None:
     assert [d.kind for d in fold(failed(1), sent(2), failed(2))] == ["discard"]
 
 
-def test_a_command_answers_as_text_unless_a_step_is_open() -> None:
+def test_a_command_answers_as_text_unless_it_ran_beside_the_turn() -> None:
     run, result = CommandRun(id="m", name="/help"), CommandResult(id="m", text="help")
-    deltas = fold(TurnStart(turn=1), run, result, END)
+    deltas = fold(TurnStart(turn=1), InboxClaim(turn=1, ids=("m",)), run, result, END)
     assert [(d.kind, d.text, d.turn) for d in deltas] == [("text", "help", 1), ("end", "", 1)]
     assert [d.kind for d in fold(TurnStart(turn=1), StepStart(turn=1, step=1), run, result, END)] == ["end"]
+    assert [d.kind for d in fold(TurnStart(turn=1), run, result, END)] == ["end"], "a control command, before the first step"
     assert fold(run, result) == []
 
 

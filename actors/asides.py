@@ -1,0 +1,72 @@
+"""Asides: what a plugin answers at `accept`, beside whatever turn runs.
+
+Run and result are one append under the message's id, which makes the command idempotent, and a sender with a route has the reply
+in the outbox by the same append. It belongs to no turn: the one that runs keeps its own reply. A stop is in that append, too: no
+crash can leave a command that says "stopped" beside a turn that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..mailbox.addresses import command_delivery_id
+from ..storage.errors import InputRefused
+from ..storage.events import Cause, CommandResult, CommandRun, Event, InboxPut, Note, OutboxPut
+from ..storage.messages import Message, TextBlock
+from .answers import Answer, Stop
+from .cancelling import cancel
+from .texts import well_formed
+from .values import Receipt
+
+if TYPE_CHECKING:
+    from .actor import Actor
+
+
+async def answer_at_once(actor: Actor, put: InboxPut, answer: Answer) -> Receipt:
+    """Write what a plugin answered; durable on return.
+
+    Raises:
+        InputRefused: the answer rewrites the model's view, which only a turn of its own may do.
+    """
+    message_id = put.message.id
+    if answer.replacement is not None:
+        text = f"a command of {actor.id!r} that rewrites the model's view needs a turn of its own: answer it in `command`"
+        raise InputRefused(text, message_id=message_id, agent=actor.id)
+    if isinstance(answer, Stop):
+        return Receipt(message_id, await _stop(actor, put, answer))
+    seq = actor.log.append(*command_events(put.message, answer, answer.text), *_reply(actor, put, answer.text))
+    await actor.log.commit()
+    return Receipt(message_id, seq)
+
+
+async def _stop(actor: Actor, put: InboxPut, stop: Stop) -> int:
+    seqs: list[int] = []
+
+    def write(below: Sequence[Actor]) -> None:
+        runs = actor.status == "running" or actor.position.open or actor.maintenance is not None
+        children = sum(member.status == "running" or member.position.open for member in below)
+        waiting = sum(item.may_park for item in actor.inbox.pending() if item.id not in actor.inbox.reserved)
+        text = stop.say(runs, children, waiting)
+        seqs.append(actor.log.append(*command_events(put.message, stop, text), *_reply(actor, put, text)))
+
+    await cancel(actor, Cause("user"), keep_inbox=True, before=write)
+    return seqs[0]
+
+
+def command_events(message: Message, answer: Answer, text: str) -> list[Event]:
+    """The records of a command: its run, its result, and what it noted."""
+    first, _, rest = message.text.strip().partition(" ")
+    name, args = answer.ran if answer.ran is not None else (first, rest.strip())
+    return [
+        CommandRun(id=message.id, name=well_formed(name), args=well_formed(args)),
+        CommandResult(id=message.id, text=well_formed(text), error=answer.error),
+        *(Note(kind=kind, data=data) for kind, data in answer.notes.items()),
+    ]
+
+
+def _reply(actor: Actor, put: InboxPut, text: str) -> list[OutboxPut]:
+    if put.route is None:
+        return []
+    delivery = command_delivery_id(actor.id, put.message.id)
+    return [OutboxPut(delivery=delivery, route=put.route, content=(TextBlock(well_formed(text)),), turn=0)]
