@@ -7,9 +7,8 @@ holds no turn, can never be part of a cycle.
 from __future__ import annotations
 
 import contextvars
-import math
 from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
     from .waits import EdgeKind
 
+_FOREVER = nullcontext()
 in_turn: contextvars.ContextVar[str | None] = contextvars.ContextVar("callboard.in_turn", default=None)
 """The id of the agent whose turn this task is part of; None outside of turns."""
 
@@ -78,8 +78,8 @@ async def send_and_wait(
     raise _overdue(agent, message_id, timeout)
 
 
-def _within(timeout: float | None) -> trio.CancelScope:
-    return trio.CancelScope(deadline=math.inf if timeout is None else trio.current_time() + timeout)
+def _within(timeout: float | None) -> AbstractContextManager[object]:
+    return _FOREVER if timeout is None else trio.CancelScope(deadline=trio.current_time() + timeout)
 
 
 def _overdue(agent: str, message_id: str, timeout: float | None) -> AskTimeout:

@@ -15,6 +15,7 @@ for. Places are seqs, so a lane's order survives any snapshot; a replacement tak
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import ClassVar
 
 import msgspec
@@ -161,7 +162,10 @@ class Inbox:
         """Whether something should wake the agent, at `now` (Unix ms)."""
         if not self._by_id:  # the usual case, asked several times a turn
             return False
-        return any(item.wake for lane in LANES for item in self._free(lane, now))
+        for item in self._by_id.values():
+            if item.wake and item.id not in self.reserved and item.ready(now) and not self._parked(item):
+                return True
+        return False
 
     def next_wake(self, now: int) -> int | None:
         """The earliest `not_before` still to come of a waking item that is not parked."""
@@ -222,11 +226,9 @@ class Inbox:
     def reserve_boundary(self, first: bool, limit: int, now: int | None = None) -> tuple[Item, ...]:
         """Reserve what a boundary takes: up to `limit` items of next-step in order, then at the first the turn's prompt."""
         taken: list[Item] = []
-        for item in self._free("next-step", now):
-            if len(taken) >= limit:
-                break
-            taken.append(item)
-        self.reserved.update(item.id for item in taken)
+        if self._lanes["next-step"]:
+            taken.extend(islice(self._free("next-step", now), limit))
+            self.reserved.update(item.id for item in taken)
         prompt = self._prompt if first else None
         if prompt is not None and prompt.id in self._by_id and prompt.id in self.reserved:
             taken.append(prompt)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -31,23 +32,35 @@ def message_line(message: Message) -> bytes:
 
 def canonical_header(header: Header) -> Header:
     """The header with tools and defaulted settings in order of name, and every value as the log gives it back."""
-    ordered = msgspec.structs.replace(
+    return _in_order(_to_log.encode(header))
+
+
+def _in_order(raw: bytes) -> Header:
+    # `temperature=1` is written as 1 and read back as 1.0: only what has been through the log has one form.
+    header = _from_log.decode(raw)
+    return msgspec.structs.replace(
         header,
         tools=tuple(sorted(header.tools, key=lambda tool: tool.name)),
         defaulted=tuple(sorted(header.defaulted)),
     )
-    # `temperature=1` is written as 1 and read back as 1.0: only what has been through the log has one form.
-    return _from_log.decode(_to_log.encode(ordered))
+
+
+@lru_cache(maxsize=256)
+def _line_and_digest(raw: bytes) -> tuple[bytes, str]:
+    # Nearly every request has the header of the one before, and its line costs the schemas of all tools: so it is kept, by the
+    # bytes it was made from.
+    line = _encoder.encode(_in_order(raw)) + b"\n"
+    return line, hashlib.sha256(line).hexdigest()
 
 
 def header_line(header: Header) -> bytes:
-    """The header in canonical form, with its newline. Keep it as long as the header stays: it costs the tools' schemas."""
-    return _encoder.encode(canonical_header(header)) + b"\n"
+    """The header in canonical form, with its newline."""
+    return _line_and_digest(_to_log.encode(header))[0]
 
 
 def header_digest(header: Header) -> str:
     """The sha256 of the header's line, in hex: the name under which `request/header` repeats it."""
-    return hashlib.sha256(header_line(header)).hexdigest()
+    return _line_and_digest(_to_log.encode(header))[1]
 
 
 def request_digest(messages: Iterable[Message], header: Header) -> str:

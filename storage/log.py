@@ -9,7 +9,7 @@ Rejected: a queue of appends with a future each. A turn appends thirty records a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import time as unix_time
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -43,6 +43,8 @@ class State(Protocol):
 
 
 S = TypeVar("S", bound=State)
+_WITH_IDS = frozenset({InboxPut, CommandRun, TimerSet})
+"""Events that bring an id by which a message is known."""
 
 
 class Ticket:
@@ -65,7 +67,8 @@ class Ticket:
     def settle(self, error: CallboardError | None) -> None:
         """Wake all who wait."""
         self.done, self.error = True, error
-        self.lot.unpark_all()
+        if self.lot:
+            self.lot.unpark_all()
 
 
 class Log(Generic[S]):
@@ -123,7 +126,7 @@ class Log(Generic[S]):
         self._tail: list[Record | ChunkRun] = []
         self._ids: dict[str, int] = {}
         self._blobs: dict[str, bytes] = {}
-        self._joined: set[Log[S]] = set()
+        self._joined: set[Log[S]] | None = None
         self._ticket: Ticket | None = None
         self._flying: Ticket | None = None
         self._want_snapshot = False
@@ -159,17 +162,16 @@ class Log(Generic[S]):
         if self.failed is not None:
             raise self.failed
         encoded = [sound(event) for event in events]
-        if not self._tail:
+        tail, apply = self._tail, self.state.apply
+        if not tail:
             self._writer.add(self)
         first, time = self.last + 1, self._tick()
         for event, raw in zip(events, encoded, strict=True):
-            self.last += 1
-            self._tail.append(Record(self.last, time, event, raw))
-            if isinstance(event, InboxPut):
-                self._ids[event.message.id] = self.last
-            elif isinstance(event, CommandRun | TimerSet):
-                self._ids.setdefault(event.id, self.last)
-            self.state.apply(self.last, time, event)
+            self.last = seq = self.last + 1
+            tail.append(Record(seq, time, event, raw))
+            if type(event) in _WITH_IDS:
+                self._know(event, seq)
+            apply(seq, time, event)
         if blobs:
             self._blobs.update(blobs)
         return first
@@ -179,22 +181,33 @@ class Log(Generic[S]):
         """Append one chunk of a stream: an `assistant/chunk` record, kept as a column. Returns its seq."""
         if self.failed is not None:
             raise self.failed
-        tail = self._tail
+        tail, seq = self._tail, self.last + 1
         if not tail:
             self._writer.add(self)
         run = tail[-1] if tail else None
         if type(run) is not ChunkRun or run.turn != turn or run.step != step:
-            run = ChunkRun(turn, step, self.last + 1)
+            run = ChunkRun(turn, step, seq)
             tail.append(run)
-        self.last += 1
-        run.times.append(self._tick())
+        now = int(self._clock() * 1000)  # as in `_tick`; most records are chunks
+        if now > self._time:
+            self._time = now
+        run.times.append(self._time)
         run.chunks.append(chunk)
-        return self.last
+        self.last = seq
+        return seq
+
+    def _know(self, event: Event, seq: int) -> None:
+        if isinstance(event, InboxPut):
+            self._ids[event.message.id] = seq
+        elif isinstance(event, CommandRun | TimerSet):
+            self._ids.setdefault(event.id, seq)
 
     def join(self, other: Log[S]) -> None:
         """Make the tails of both logs one unit: they reach the disk together, or neither does."""
-        self._joined.add(other)
-        other._joined.add(self)
+        for log, with_it in ((self, other), (other, self)):
+            if log._joined is None:
+                log._joined = set()
+            log._joined.add(with_it)
 
     def tail_id(self, message_id: str) -> int | None:
         """The seq of a message's put (or of the timer that will put it) that is not yet on disk."""
@@ -280,10 +293,15 @@ class Log(Generic[S]):
         self._tail, self._ids, self._blobs = [], {}, {}
         return batch
 
-    def take_joined(self) -> set[Log[S]]:
+    @property
+    def joined(self) -> bool:
+        """Whether the tail of another log has to go with this one."""
+        return self._joined is not None
+
+    def take_joined(self) -> Collection[Log[S]]:
         """The logs whose tails must go with this one."""
-        joined, self._joined = self._joined, set()
-        return joined
+        joined, self._joined = self._joined, None
+        return joined or ()
 
     def settle(self, ticket: Ticket, last: int, error: StoreError | None) -> None:
         """The trip is over: note it, and wake who waited and who follows."""
@@ -294,7 +312,8 @@ class Log(Generic[S]):
         if self._flying is ticket:
             self._flying = None
         ticket.settle(self.failed)
-        self.moved.unpark_all()
+        if self.moved:
+            self.moved.unpark_all()
 
     def poison(self, error: StoreError) -> None:
         """Memory is not what the disk holds: refuse everything from here on."""
@@ -315,6 +334,5 @@ class Log(Generic[S]):
         if self._ticket is not None:
             self._ticket.settle(self.failed)
             self._ticket = None
-        joined, self._joined = self._joined, set()
-        for other in joined:  # what was to stand or fall with this tail falls
+        for other in self.take_joined():  # what was to stand or fall with this tail falls
             other.poison(error)

@@ -25,6 +25,8 @@ from .events import (
     StepEnd,
     StepStart,
     TimerFired,
+    ToolCalled,
+    ToolResult,
     TurnEnd,
     TurnResume,
     TurnStart,
@@ -123,22 +125,35 @@ def sound(event: Event) -> bytes:
 
 
 _NAMES = (str, type(None))
+_REPLAYS = ("never", "safe", "ask")
 _ROLES = ("user", "assistant", "tool")
 
 
 def _is_plain(event: Event) -> bool:
-    """Whether the event is a message of one text and nothing else: what most are, and what needs no second look."""
+    """Whether it is a message of one text, a call or a result in plain text: what most are, and what needs no second look."""
     if type(event) is InboxPut:
         if event.context is not None or event.route is not None or type(event.sender) not in _NAMES:
             return False
+    elif type(event) is ToolCalled:
+        texts = event.call_id, event.name, event.arguments
+        return all(type(text) is str for text in texts) and type(event.effective) in _NAMES and event.replay in _REPLAYS
+    elif type(event) is ToolResult:
+        if event.context is not None or event.meta is not None or type(event.error) not in _NAMES:
+            return False
+        return type(event.call_id) is str and type(event.content) is tuple and all(map(_is_text, event.content))
     elif type(event) is not UserMessage:
         return False
     message = event.message
     if type(message) is not Message or type(message.id) is not str or message.role not in _ROLES or len(message.content) != 1:
         return False
-    block, source = message.content[0], message.source
-    text_only = type(block) is TextBlock and type(block.text) is str and block.meta is None
-    return text_only and (type(source) is UserSource or (type(source) is AgentSource and type(source.id) is str))
+    source = message.source
+    if not (type(source) is UserSource or (type(source) is AgentSource and type(source.id) is str)):
+        return False
+    return _is_text(message.content[0])
+
+
+def _is_text(block: object) -> bool:
+    return type(block) is TextBlock and type(block.text) is str and block.meta is None
 
 
 def refuse_deep(raw: bytes, decode: Callable[[bytes], object], *, margin: int = _MARGIN) -> None:

@@ -174,7 +174,7 @@ class Writer:
         for log in dirty:
             unit: list[Fork | Batch | Delete] = []
             unit_entries: list[_Entry] = []
-            for member in _group(log, dirty):
+            for member in _group(log, dirty) if log.joined else (log,):
                 last = member.last
                 ops, ticket = member.take()
                 if ops:

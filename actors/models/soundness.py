@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from ...storage.errors import ModelError
-from ...storage.messages import Chunk, TextDelta, UsageChunk
+from ...storage.messages import BlockEnd, BlockStart, Chunk, FinishChunk, TextBlock, TextDelta, Usage, UsageChunk
 from ...storage.records import refuse_deep
 from ..texts import well_formed
 
@@ -25,6 +25,8 @@ _MANY = 1 << 48
 """More blocks than any answer has, and more tokens."""
 _MARGIN = 300
 """More than for a record: a block of the message lies deeper than its chunk."""
+_WELL = frozenset({"stop", "tool-calls", "max-tokens"})
+_EMPTY = TextBlock("")
 _KINDS: tuple[type[Any], ...] = Chunk.__args__
 _DECODERS = {kind: msgspec.msgpack.Decoder(kind) for kind in _KINDS}
 
@@ -35,7 +37,10 @@ def sound(chunk: Chunk) -> Chunk:
     Raises:
         ModelError: BAD_CHUNK, it cannot be kept: no chunk at all, or a field of a wrong type.
     """
-    if type(chunk) is TextDelta and type(chunk.index) is int and -_MANY < chunk.index < _MANY and _plain(chunk.text):
+    if type(chunk) is TextDelta:
+        if type(chunk.text) is str and chunk.text.isascii() and _counts(chunk.index):
+            return chunk
+    elif _is_plain(chunk):
         return chunk
     decoder = _DECODERS.get(type(chunk))
     if decoder is None:
@@ -52,8 +57,22 @@ def sound(chunk: Chunk) -> Chunk:
     return chunk
 
 
-def _plain(text: object) -> bool:
-    return type(text) is str and text.isascii()
+def _is_plain(chunk: Chunk) -> bool:
+    """Whether it is one of the few that frame most answers, holding nothing but what it must."""
+    if type(chunk) is BlockEnd:
+        return chunk.meta is None and _counts(chunk.index)
+    if type(chunk) is FinishChunk:
+        return chunk.failure is None and chunk.reason in _WELL
+    if type(chunk) is UsageChunk:
+        return type(chunk.usage) is Usage and all(map(_counts, structs.astuple(chunk.usage)))
+    if type(chunk) is BlockStart:
+        block = chunk.block
+        return type(block) is TextBlock and type(block.text) is str and block == _EMPTY and _counts(chunk.index)
+    return False
+
+
+def _counts(number: object) -> bool:
+    return type(number) is int and -_MANY < number < _MANY
 
 
 def _refuse_huge(chunk: Chunk) -> None:

@@ -91,11 +91,13 @@ async def answer(turn: Turn) -> None:
 async def _attempt(turn: Turn, call: Call) -> Failure | None:
     """Dispatch and read one attempt; None if it was answered."""
     stream = turn.stream = Stream(call.request.provider, call.request.model)
-    limits, log, number, step = turn.agent.limits, turn.log, turn.number, turn.position.step
+    limits, at, number, step = turn.agent.limits, turn.position, turn.number, turn.position.step
+    append, note, feed = turn.log.append_chunk, stream.seqs.append, stream.assembler.feed
 
     def on_chunk(chunk: Chunk) -> None:
-        if turn.position.cancel is None:
-            stream.feed(log.append_chunk(number, step, chunk), chunk)
+        if at.cancel is None:
+            note(append(number, step, chunk))  # as `feed` does it, without a call more for every chunk
+            feed(chunk)
         elif type(chunk) is FinishChunk and chunk.failure is not None:
             turn.error = as_error(chunk.failure)  # all else that was on its way when the turn was cancelled came too late
 

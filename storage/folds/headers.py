@@ -40,7 +40,7 @@ class Headers:
 
     EVENTS: ClassVar[tuple[type[Event], ...]] = (RequestHeader, RequestContext)
 
-    __slots__ = ("_keep", "_line", "context", "current_digest", "known")
+    __slots__ = ("_keep", "context", "current_digest", "known")
 
     def __init__(self, *, keep: int | None = KEEP) -> None:
         self.known: dict[str, Header] = {}
@@ -50,7 +50,6 @@ class Headers:
         self.context: Context | None = None
         """The last `request/context`."""
         self._keep = keep
-        self._line: tuple[str, bytes] | None = None
 
     @property
     def any(self) -> bool:
@@ -64,13 +63,9 @@ class Headers:
 
     @property
     def current_line(self) -> bytes | None:
-        """The canonical line of the header in force, made once for as long as it stays."""
+        """The canonical line of the header in force."""
         header = self.current
-        if header is None or self.current_digest is None:
-            return None
-        if self._line is None or self._line[0] != self.current_digest:
-            self._line = self.current_digest, header_line(header)
-        return self._line[1]
+        return None if header is None else header_line(header)
 
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record."""
