@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 TRANSIENT_CODES = frozenset({"EMPTY_RESPONSE", "RATE_LIMIT", "SERVER", "TIMEOUT", "TRANSPORT"})
 """Failure codes of a model call that another try may cure."""
+OVERFLOW_CODES = frozenset({"CONTEXT_OVERFLOW", "OVERFLOW"})
+"""Failure codes that say: the request holds more than the model can read; a shorter one may be answered."""
 
 
 class CallboardError(Exception):
