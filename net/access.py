@@ -12,16 +12,17 @@ import hmac
 import ipaddress
 import os
 import re
+import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from ..storage.errors import Unauthorized, UsageError
+from . import cookies
 from .wire.methods import BEARER, Scope
 
 SCOPES: tuple[Scope, ...] = ("read", "send", "admin")
@@ -97,30 +98,50 @@ class Access:
             text = f"without tokens the service binds loopback only, and {host!r} is not: give tokens=, or host='127.0.0.1'"
             raise UsageError(text)
 
-    def admit(self, headers: Iterable[tuple[bytes, bytes]], subprotocols: Iterable[str]) -> Grant:
-        """What the one who knocks may do.
+    def admit(self, headers: Iterable[tuple[bytes, bytes]], subprotocols: Iterable[str] = (), *, safe: bool = False) -> Grant:
+        """What the one who knocks may do. A cookie counts for `safe` requests, which change nothing, and for those that a page of
+        our own makes.
 
         Raises:
             Unauthorized: nothing: there is no token, a wrong one, or it is a page of another site.
         """
-        given = {name.lower(): value for name, value in headers}
-        if not self._origin_fits(given.get(b"origin")):
+        given = {name.lower(): value.decode("latin-1") for name, value in headers}
+        if not self.origin_fits(given.get(b"origin"), given.get(b"host", "")):
             raise Unauthorized("pages of this origin may not connect; list it in origins=")
         if self._grants is None:
             return EVERYTHING
-        found = self._look_up(_token_in(given.get(b"authorization", b""), subprotocols))
+        found = self._look_up(_token_in(given.get(b"authorization", ""), subprotocols))
+        if found is None and _ours(given, safe=safe):
+            found = self._of_cookie(given.get(b"cookie", ""))
         if found is None:
             raise Unauthorized("the token is missing or wrong")
         return found
 
-    def _origin_fits(self, origin: bytes | None) -> bool:
-        if origin is None:
+    def origin_fits(self, origin: str | None, host: str) -> bool:
+        """Whether pages of this origin may talk to the service, which was reached under the name `host`."""
+        if origin is None or origin in self._origins:
             return True
-        text = origin.decode("latin-1")
-        if text in self._origins:
-            return True
+        ours = not self._origins or _place_of(origin) == host
         # With tokens a foreign page has none, unless somebody gave it one.
-        return not self._origins and (not self.open or is_loopback(urlsplit(text).hostname or ""))
+        return ours and (not self.open or is_loopback(_name_of(_place_of(origin))))
+
+    def host_fits(self, host: str) -> bool:
+        """Whether the service may be reached under this name. Without tokens it has only those of this machine: else a page of
+        another site whose name was made to point here would be one of ours."""
+        return not self.open or is_loopback(_name_of(host))
+
+    def cookie_for(self, token: str) -> str | None:
+        """What a browser may hold in the place of this token; None if it is none."""
+        digest = _digest(token)
+        return None if self._look_up(token) is None else cookies.mint(digest, time.time())
+
+    def _of_cookie(self, header: str) -> Grant | None:
+        found, now = None, time.time()
+        for value in cookies.found_in(header):
+            for digest, grant in self._grants or ():
+                if cookies.fits(value, digest, now):
+                    found = grant
+        return found
 
     def _look_up(self, token: str) -> Grant | None:
         digest, found = _digest(token), None
@@ -140,8 +161,27 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _token_in(authorization: bytes, subprotocols: Iterable[str]) -> str:
-    scheme, _, token = authorization.decode("latin-1").partition(" ")
+def _place_of(origin: str) -> str:
+    """Host and port of an origin."""
+    return origin.partition("://")[2]
+
+
+def _name_of(place: str) -> str:
+    """A host without its port."""
+    name = place[: place.rfind("]") + 1] or place.partition(":")[0]
+    return name.strip("[]")
+
+
+def _ours(given: Mapping[bytes, str], *, safe: bool) -> bool:
+    """Whether a page of this service asks, as far as a browser tells: it names the origin of whatever may change something."""
+    origin = given.get(b"origin")
+    if origin is not None:
+        return _place_of(origin) == given.get(b"host", "")
+    return safe and given.get(b"sec-fetch-site", "none") in ("none", "same-origin")
+
+
+def _token_in(authorization: str, subprotocols: Iterable[str]) -> str:
+    scheme, _, token = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
     return next((name.removeprefix(BEARER) for name in subprotocols if name.startswith(BEARER)), "")

@@ -18,8 +18,16 @@ class ServiceLimits(Struct, frozen=True, kw_only=True):
     """The longest message taken; past twice as much the connection is closed with 1009 at once."""
     page_bytes: int = 256 * 1024
     """About how much of a stream goes into one frame: what a reader that stops costs, with the record that crosses it."""
+    head_bytes: int = 32 * 1024
+    """The longest head of an HTTP request; past it the answer is 431."""
+    body_bytes: int = 4 * 2**20
+    """The longest body of an HTTP request; past it the answer is 413."""
     handshake_s: float = 10
-    """For the head of the request."""
+    """For the head of a request."""
+    body_s: float = 30
+    """For the body of a request."""
+    idle_s: float = 60
+    """How long an HTTP connection may be kept open without a request."""
     ping_every_s: float = 20
     ping_s: float = 20
     """For the answer to a ping."""

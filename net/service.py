@@ -21,8 +21,17 @@ from ..actors.system import System
 from ..storage.errors import Unauthorized, UsageError
 from .access import Access, Tokens
 from .connection import Connection
+from .cookies import NAME
 from .feeds import Feeds
 from .handlers import Desk
+from .http.failures import Refused
+from .http.line import Gone, Line
+from .http.login import Login
+from .http.messages import Request
+from .http.pages import Pages
+from .http.replay import Replay
+from .http.routes import page_routes
+from .http.site import Site
 from .limits import ServiceLimits
 from .websocket import BUFFER, Socket, leaves, library
 from .wire.closes import GOING_AWAY
@@ -43,7 +52,14 @@ class Server:
         self._feeds = Feeds(system.store, page_bytes=limits.page_bytes)
         self._connections: set[Connection] = set()
         self._streams = 0
+        self._login, self.pages = Login(access), Pages()
+        self.site = Site(access, limits, page_routes(access, self._login, self.pages))
         self.host, self.port, self.secure = "", 0, False
+
+    def bound(self, host: str, port: int, *, secure: bool) -> None:
+        """Where it is reached."""
+        self.host, self.port, self.secure = host, port, secure
+        self._login.name, self._login.secure = f"{NAME}-{port}", secure
 
     def __repr__(self) -> str:
         return f"<Server at {self.url}, {len(self._connections)} connections>"
@@ -84,6 +100,21 @@ class Server:
             await trio.aclose_forcefully(stream)
 
     async def _serve(self, stream: trio.abc.HalfCloseableStream) -> None:
+        """The head of the first request says which of the two protocols this is."""
+        line = Line(stream, self._limits)
+        try:
+            request = await line.head()
+        except Refused as refused:
+            await self.site.refuse(line, refused)
+            return
+        except Gone:
+            return
+        if request is not None and _wants_websocket(request):
+            await self._serve_websocket(Replay(stream, line.seen or b""))
+        else:
+            await self.site.serve(line, request)
+
+    async def _serve_websocket(self, stream: trio.abc.Stream) -> None:
         async with trio.open_nursery() as nursery:
             request: Any = None
             with trio.move_on_after(self._limits.handshake_s):
@@ -96,7 +127,7 @@ class Server:
                     await self._run(connection)
             nursery.cancel_scope.cancel()
 
-    async def _admit(self, request: Any, stream: trio.abc.HalfCloseableStream) -> Connection | None:
+    async def _admit(self, request: Any, stream: trio.abc.Stream) -> Connection | None:
         with trio.move_on_after(self._limits.handshake_s):
             try:
                 grant = self._access.admit(request.headers, request.proposed_subprotocols)
@@ -122,6 +153,10 @@ class Server:
         async with trio.open_nursery() as nursery:
             for connection in self._connections:
                 nursery.start_soon(connection.close, GOING_AWAY, "the service is closing")
+
+
+def _wants_websocket(request: Request) -> bool:
+    return request.headers.get("upgrade", "").lower() == "websocket"
 
 
 def _report(error: Exception) -> None:
@@ -165,7 +200,7 @@ async def serve(
     server = Server(system, access, limits or ServiceLimits())
     context = _context(tls)
     listeners = await trio.open_tcp_listeners(port, host=host)
-    server.host, server.port, server.secure = host, int(listeners[0].socket.getsockname()[1]), context is not None
+    server.bound(host, int(listeners[0].socket.getsockname()[1]), secure=context is not None)
     async with trio.open_nursery() as nursery:
         handlers, scope = await nursery.start(_hold)
         try:

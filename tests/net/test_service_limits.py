@@ -16,6 +16,7 @@ from wired import make, said, scripted, serving, told, wired
 
 from callboard.actors.testing.scripted import Reply
 from callboard.net import handlers
+from callboard.net.http.line import LINGER_S
 from callboard.net.limits import ServiceLimits
 from callboard.storage.errors import InputRefused, Unauthorized, UsageError
 from callboard.storage.events import Note
@@ -246,7 +247,8 @@ async def test_a_head_that_never_comes_is_given_up(autojump_clock: object) -> No
         begun = trio.current_time()
         await near.send_all(b"GET / HT")
         await server.handle(far)
-        assert trio.current_time() - begun == pytest.approx(10)
+        assert trio.current_time() - begun == pytest.approx(10 + LINGER_S)
+        assert (await near.receive_some()).startswith(b"HTTP/1.1 408 ")
 
 
 async def test_more_connections_than_allowed_are_turned_away(autojump_clock: object) -> None:

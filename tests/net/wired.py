@@ -46,14 +46,14 @@ class Wires:
     """Connections in memory to one service."""
 
     def __init__(self, server: Server, nursery: trio.Nursery, token: str | None, pipe: Callable[[], Any]) -> None:
-        self._server, self._nursery, self._pipe = server, nursery, pipe
+        self._server, self._nursery, self.pipe = server, nursery, pipe
         self._headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode())]
         self.newest: trio.abc.Stream | None = None
         self.made = 0
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[WebSocketConnection | None]:
-        near, far = self._pipe()
+        near, far = self.pipe()
         self.newest, self.made = near, self.made + 1
         self._nursery.start_soon(self._server.handle, far)
         async with trio.open_nursery() as nursery:

@@ -1,0 +1,92 @@
+"""The door of the page: a form that takes a token and gives a cookie for it.
+
+Without a token there is nothing to see, not even the page's scripts. The form is all there is then: it has no script, loads
+nothing, and sends the token once, in the body of a POST; a token in an address would end in histories and logs.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from urllib.parse import parse_qsl
+
+from ..access import Access
+from ..cookies import LASTS_S
+from .failures import Refused
+from .messages import HTML, Request, Response
+from .router import Visit
+
+FORM = "application/x-www-form-urlencoded"
+_STYLE = """
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
+body { display: grid; place-items: center; min-height: 90vh; margin: 0; }
+form { display: grid; gap: .75rem; width: min(24rem, 88vw); }
+h1 { font-size: 1.3rem; margin: 0; }
+p { margin: 0; }
+input, button { font: inherit; padding: .6rem .75rem; border-radius: .5rem; border: 1px solid #8888; }
+button { background: #2457d6; color: #fff; border-color: #2457d6; cursor: pointer; }
+[role=alert] { color: light-dark(#b3261e, #ff8a80); }
+"""
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Callboard</title><style>%s</style></head>
+<body><form method="post" action="/login"><h1>Callboard</h1>%s
+<label for="token">The token of this service</label>
+<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<button>Enter</button></form></body></html>
+"""
+_WRONG = '<p role="alert">This is no token of this service.</p>'
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+
+class Login:
+    """The form, and the cookie. `name` is the cookie's; `secure` says whether it may only travel under TLS."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self.name, self.secure = "callboard", False
+
+    async def form(self, visit: Visit) -> Response:
+        """The form; where there are no tokens there is nothing to ask."""
+        return _to("/") if self._access.open else _page()
+
+    async def enter(self, visit: Visit) -> Response:
+        """Take the token, and give a cookie for it.
+
+        Raises:
+            Refused: 415: the form was sent in another way; 403: by a page of another site.
+        """
+        request = visit.request
+        if request.media_type != FORM:
+            raise Refused(415, f"the login takes {FORM}")
+        if not _same_origin(request):
+            raise Refused(403, "the login takes its own form alone")
+        given = dict(parse_qsl(request.body.decode("latin-1"))).get("token", "").strip()
+        cookie = self._access.cookie_for(given) if not self._access.open else None
+        if cookie is None:
+            return _page(_WRONG, 401)
+        return _to("/").with_headers(("set-cookie", self._cookie(cookie, LASTS_S)))
+
+    async def leave(self, visit: Visit) -> Response:
+        """Forget the cookie."""
+        if not _same_origin(visit.request):
+            raise Refused(403, "the logout takes the page's own form alone")
+        return _to("/login").with_headers(("set-cookie", self._cookie("", 0)))
+
+    def _cookie(self, value: str, lasts_s: int) -> str:
+        secure = "; Secure" if self.secure else ""
+        return f"{self.name}={value}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Strict{secure}"
+
+
+def _same_origin(request: Request) -> bool:
+    origin = request.headers.get("origin")
+    return origin is None or origin.partition("://")[2] == request.headers.get("host")
+
+
+def _page(said: str = "", status: int = 200) -> Response:
+    return Response((_PAGE % (_STYLE, said)).encode(), status, HTML, (("content-security-policy", _POLICY),))
+
+
+def _to(path: str) -> Response:
+    return Response(b"", 303, HTML, (("location", path),))
