@@ -33,6 +33,7 @@ from .registry import Definitions, Registry
 from .report import Report
 from .schedule import Schedule
 from .seams import Plugin
+from .tally import Tally
 from .tools.bodies import Strays
 from .tools.loops import opening_on
 from .waiting import in_turn
@@ -78,7 +79,7 @@ class Runtime:
         """Sends that plugins are being asked about, by agent and message id."""
         self.turn_over = trio.lowlevel.ParkingLot()
         """Where the exit of a cancelled turn waits for those below it."""
-        self.report = Report()
+        self.report, self.tally = Report(), Tally()
         self.loop = opening_on.get()
         """The asyncio loop that the system was opened from, if it was."""
         self.starting = True

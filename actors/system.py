@@ -226,7 +226,7 @@ class System:
         return self._runtime.report
 
     def statistics(self) -> Mapping[str, Any]:
-        """Counters of the writer, the store and the agents in memory."""
+        """Counters of the writer, the store and the agents in memory, and what was done since the system was opened."""
         runtime = self._runtime
         actors = list(runtime.registry)
         return {
@@ -238,6 +238,7 @@ class System:
             "waits": len(runtime.graph),
             "strays": tuple(runtime.strays),
             "opened": runtime.registry.opened,
+            "done": runtime.tally.read(),
         }
 
 

@@ -19,6 +19,7 @@ import trio
 from .errors import CommitFailed, StoreError, UsageError
 from .log import Log, Ticket
 from .store import Batch, Delete, Fork, Store, Unit
+from .timings import Timings
 
 LAZY_S = 0.2
 """How long an uncommitted record may wait when nobody follows the agent."""
@@ -26,6 +27,7 @@ FOLLOWED_S = 0.01
 """The same while somebody follows it."""
 PATIENCE_S = 0.001
 """How long a flush waits for expected drivers."""
+FLUSH_S = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 1.0)
 MIN_PASSES, MAX_PASSES = 20, 200
 """The same in scheduler passes: at least so many even if they take long, at most so many even if they are quick."""
 
@@ -47,13 +49,16 @@ class Writer:
         self._lazy_at = math.inf
         self._sleep: trio.CancelScope | None = None
         self._flushing_since: float | None = None
+        self._took = Timings(FLUSH_S)
         self.flushes = 0
 
     def statistics(self) -> Mapping[str, Any]:
-        """Flushes so far, logs with unwritten records, drivers expected, and how long the present flush has taken."""
+        """Flushes so far and how long they took, logs with unwritten records, drivers expected, and how long the present flush
+        has taken."""
         since = self._flushing_since
         return {
             "flushes": self.flushes,
+            "flush_seconds": self._took.read(),
             "dirty": len(self._dirty),
             "expected": self._expected,
             "flushing_s": 0.0 if since is None else time.perf_counter() - since,
@@ -159,6 +164,7 @@ class Writer:
             self._settle(entries, [failed] * len(entries))
         else:
             self._settle(entries, results)
+        self._took.add(time.perf_counter() - self._flushing_since)
         self._flushing_since = None
         self.flushes += 1
 

@@ -191,6 +191,7 @@ async def _no_recovery(failed: Failed) -> Resend | None:
 
 def attempt_failed(turn: Turn, failure: Failure, action: str, delay_s: float | None = None) -> RequestFailed:
     """The end of the open attempt, and what it cost if the provider said so."""
+    turn.actor.runtime.tally.attempt(failure.code)
     at = turn.position
     usage = turn.stream.assembler.usage if turn.stream is not None else None
     return RequestFailed(

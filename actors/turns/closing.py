@@ -184,6 +184,9 @@ def _closing_error(turn: Turn) -> CallboardError:
 
 def _tell(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
     actor = turn.actor
+    seconds = max(0, actor.runtime.now_ms() - turn.position.started) / 1000
+    tally = actor.runtime.tally
+    tally.turn(turn.agent.name, reason, steps=turn.position.step, usage=turn.end_usage, seconds=seconds)
     if isinstance(reason, Errored):
         actor.runtime.observers.error(actor, reason.error)
     if end is not None and end.restarted is not None:
