@@ -1,0 +1,51 @@
+"""What adapters over HTTP have in common: where they lead, what is known of their models, and their own settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from ...actors.models.model import Model
+from ...storage.errors import ModelError
+from ...storage.messages import Request
+from .connection import Connection
+
+
+class HttpModel(Model):
+    """An adapter that speaks one protocol to one base URL."""
+
+    _connection: Connection
+    _windows: Mapping[str, int]
+    _reserved: frozenset[str] = frozenset()
+
+    async def aclose(self) -> None:
+        """Give up the sockets; the adapter may be used again, by another system."""
+        await self._connection.aclose()
+
+    def _extra(self, request: Request) -> Mapping[str, Any]:
+        """The settings that the agent has for this adapter alone: they go into the body as they are.
+
+        Raises:
+            ModelError: BAD_REQUEST, they are no mapping, or set what the adapter itself sets.
+        """
+        extra: Any = (request.settings.extra or {}).get(self.provider, {})
+        if not isinstance(extra, Mapping):
+            raise ModelError("BAD_REQUEST", f"settings[{self.provider!r}] is {extra!r}; give a mapping of request fields")
+        found = cast("Mapping[str, Any]", extra)
+        if taken := sorted(self._reserved & found.keys()):
+            raise ModelError(
+                "BAD_REQUEST", f"settings[{self.provider!r}] sets {taken[0]!r}, which the adapter sets itself; leave it out"
+            )
+        return found
+
+
+def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """The body with the agent's own fields over it; None takes a field out."""
+    whole = {**body, **extra}
+    return {name: value for name, value in whole.items() if value is not None}
+
+
+def longest_prefix(table: Mapping[str, Any], name: str) -> Any:
+    """What a table by the beginnings of names knows of a name; None if nothing."""
+    fitting = [start for start in table if name == start or name.startswith(start)]
+    return table[max(fitting, key=len)] if fitting else None
