@@ -31,6 +31,7 @@ from .answers import (
     Stopping,
     ToolCall,
 )
+from .channels import Channel
 from .comparing import Comparison, compare_runs
 from .delegation import delegate
 from .limits import Limits
@@ -55,6 +56,7 @@ __all__ = [
     "Assembly",
     "Boundary",
     "CallResult",
+    "Channel",
     "Command",
     "Comparison",
     "Delivery",

@@ -61,6 +61,7 @@ class Actor:
         "agent",
         "ancestors",
         "answers",
+        "asides",
         "chains",
         "context",
         "expectation",
@@ -72,6 +73,7 @@ class Actor:
         "log",
         "maintenance",
         "opened_at",
+        "outbox_seen",
         "promises",
         "runtime",
         "status",
@@ -97,6 +99,8 @@ class Actor:
         self.holds = 0
         self._hold = Hold(self)
         self.idle_lot = trio.lowlevel.ParkingLot()
+        self.asides: set[trio.CancelScope] = set()
+        """What plugins run beside the turns."""
         self.maintenance: trio.CancelScope | None = None
         """The scope of work that is no turn, and that no turn may overlap."""
         self.idle_since = runtime.clock()
@@ -106,7 +110,10 @@ class Actor:
         self.answers = trio.lowlevel.ParkingLot()
         """Where calls that wait for a person hear of answers."""
         self.strays: set[str] = set()
+        self.outbox_seen = -1
+        """The last reply that the switchboard has taken from the outbox."""
         log.on_poison = self._stop
+        log.on_settle = self._settled
 
     def __repr__(self) -> str:
         return f"<Actor {self.id!r} {self.status}, seq {self.log.last}>"
@@ -137,8 +144,8 @@ class Actor:
 
     @property
     def route(self) -> Route | None:
-        """Where the open turn's answer goes."""
-        return self.position.route if self.position.open else None
+        """Where the open turn's next answer goes: the route of the last message it took that has one."""
+        return self.position.reply if self.position.open else None
 
     def held(self) -> Hold:
         """Keep the actor from being passivated, for the length of a block."""
@@ -204,6 +211,9 @@ class Actor:
             self.runtime.turn_over.unpark_all()
         elif self.status == "idle":
             self.fail()
+
+    def _settled(self) -> None:
+        self.runtime.switchboard.look(self)
 
     def _become(self, status: Status) -> None:
         if status != self.status:

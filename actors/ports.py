@@ -6,25 +6,26 @@ record, and neither can reach into the turn.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 
 from ..storage.errors import ModelError, UsageError
 from ..storage.events import Event, InboxPut, Note, OutboxPut, Route
 from ..storage.messages import Message, ModelSource, Request, Settings
-from .answers import Replace
+from .answers import Position, Replace, Why
 from .content import Content, mint_id, to_message, to_route
 from .models.assembler import Assembler
 from .models.media import with_media
 from .models.model import Model
 from .models.streaming import read_stream
-from .sizes import accepted
 from .seams import Way
+from .sizes import accepted
 from .tools.context import LoopRunner, ToolContext
-from .turns.surfacing import offer_view
+from .turns.surfacing import offer_view, position_of
 
 if TYPE_CHECKING:
     from ..storage.records import Record
@@ -128,6 +129,15 @@ class AgentPort:
         """Offer the view to the `compact` seam."""
         return await offer_view(self._actor, self._actor.context, why="command")
 
+    def position(self, why: Why) -> Position:
+        """What the `compact` seam would be given."""
+        return position_of(self._actor, why=why)
+
+    def beside(self, call: Callable[[], Awaitable[None]]) -> None:
+        """A task that keeps the agent open."""
+        actor = self._actor
+        actor.runtime.start_task(_beside, actor, call, name=f"beside {actor.id}")
+
     @property
     def compacts(self) -> bool:
         """Whether any plugin would look at it."""
@@ -200,6 +210,15 @@ class SendPort(AgentPort):
         return "steer" if self._put.wake else "inject"
 
 
+async def _beside(actor: Actor, call: Callable[[], Awaitable[None]]) -> None:
+    with actor.held(), trio.CancelScope() as scope:
+        actor.asides.add(scope)
+        try:
+            await call()
+        finally:
+            actor.asides.discard(scope)
+
+
 class CallPort:
     """A `ToolContext`'s way to the system."""
 
@@ -232,7 +251,7 @@ class CallPort:
         """Send and wait for the outcome."""
         return await self._actor.runtime.mail.ask(self._actor, to, content, message_id, timeout)
 
-    async def reply(self, content: Content, route: Route | None, delivery: str) -> Any:
+    async def reply(self, content: Content, route: Mapping[str, Any] | Route | None, delivery: str) -> Any:
         """Answer a route from inside the turn."""
         turn, actor = self._slot.turn, self._actor
         goal = to_route(route) or actor.route

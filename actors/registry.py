@@ -166,6 +166,7 @@ class Registry:
         self._open[actor.id] = actor
         self.failed.pop(actor.id, None)
         self._runtime.observers.watch(actor)
+        self._runtime.switchboard.look(actor)
         return actor
 
     async def _load(self, id: str) -> Actor:

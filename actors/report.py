@@ -19,6 +19,8 @@ class Report:
         """Agents that could not be opened; their logs are untouched."""
         self.waiting: dict[str, str] = {}
         """Agents whose open turn waits for a child of a definition that is missing, and that child."""
+        self.channels: dict[str, str] = {}
+        """Channels whose `run` has ended since, and why it did the last time. (It was started again.)"""
 
     @property
     def ok(self) -> bool:

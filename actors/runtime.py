@@ -1,8 +1,8 @@
 """Runtime: what all agents of one System share, behind its public face.
 
-Nurseries in layers, outermost first: the writer; observers; bodies; drivers. Each layer ends after the ones inside it, so that
-whatever a driver still appends while it converges finds a writer, and whatever is committed finds its observers. The writer's
-task is shielded and ends only when told to, once its tail is empty.
+Nurseries in layers, outermost first: the writer; channels and observers; bodies; drivers. Each layer ends after the ones inside
+it, so that whatever a driver still appends while it converges finds a writer, and whatever is committed finds its observers and
+goes out. The writer's task is shielded and ends only when told to, once its tail is empty.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..storage.errors import CallboardError
 from ..storage.events import Note
 from ..storage.store import Store
 from ..storage.writer import Writer
+from .channels.switchboard import Switchboard
 from .children import Children
 from .failures import described
 from .initiator import fresh_context, start_fresh
@@ -59,6 +60,7 @@ class Runtime:
         deps: Any = None,
         resolve: Callable[..., Awaitable[Any]] | None = None,
         idle_after: float = 60,
+        channels: Mapping[str, Any] | None = None,
         model_slots: int | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -70,6 +72,7 @@ class Runtime:
         self.registry = Registry(self)
         self.definitions = Definitions(self)
         self.observers = Observers(self)
+        self.switchboard = Switchboard(self, channels)
         self.mail = Mail(self)
         self.children = Children(self)
         self.graph = WaitGraph()
@@ -198,6 +201,7 @@ class Runtime:
         self.bodies_nursery.start_soon(self._janitor)
         self.bodies_nursery.start_soon(self.schedule.run)
         self.bodies_nursery.start_soon(self._notice_cancel)
+        self.switchboard.start(self.observers_nursery)
 
     async def _recover(self) -> None:
         """Take up every agent that has something to do. What cannot be opened is reported and left as it is."""
@@ -269,6 +273,7 @@ class Runtime:
         with trio.CancelScope(shield=True):
             await self.writer.flush()
             with trio.move_on_after(grace):
+                await self.switchboard.wait_settled()
                 await self.observers.wait_caught_up()
         self.observers_nursery.cancel_scope.cancel()
 

@@ -10,7 +10,7 @@ acknowledged without asking, and two equal sends at once are asked one after the
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
     from .actor import Actor
     from .runtime import Runtime
 
+ChooseLane = Callable[["Actor", InboxPut], Lane]
+
 
 @trio.lowlevel.enable_ki_protection
-async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> tuple[Receipt, bool]:
-    """Accept a message for an agent, durable on return; and whether it is a new one, and not the same sent again.
+async def send(
+    runtime: Runtime, to: str, put: InboxPut, *, look_up: bool, choose_lane: ChooseLane | None = None
+) -> tuple[Receipt, bool]:
+    """Accept a message for an agent, durable on return; and whether it is a new one, and not the same sent again. Its lane is
+    what `choose_lane` says in the stretch in which it is appended.
 
     Raises:
         InputRefused: a plugin or a limit refused it.
@@ -45,18 +50,18 @@ async def send(runtime: Runtime, to: str, put: InboxPut, *, look_up: bool) -> tu
     actor = await runtime.registry.actor(to)
     with actor.held():
         if not look_up or not actor.chains.has("accept"):
-            return await _send(actor, put, look_up=look_up)
+            return await _send(actor, put, look_up, choose_lane)
         async with _one_at_a_time(runtime, (to, put.message.id)):
             seq = await _seq_of(actor, put.message.id)
             if seq is not None:
                 return await _acknowledge(actor, put, seq), False
-            return await _send(actor, put, look_up=True)
+            return await _send(actor, put, True, choose_lane)
 
 
-async def _send(actor: Actor, put: InboxPut, *, look_up: bool) -> tuple[Receipt, bool]:
+async def _send(actor: Actor, put: InboxPut, look_up: bool, choose_lane: ChooseLane | None) -> tuple[Receipt, bool]:
     taken = await accept(actor, put)
     if isinstance(taken, Later):
-        put, taken = msgspec.structs.replace(put, lane="next-turn"), taken.message
+        put, taken, choose_lane = msgspec.structs.replace(put, lane="next-turn"), taken.message, None
     if isinstance(taken, Answer):
         return await answer_at_once(actor, put, taken), False
     message, blobs = accepted(taken, actor.agent.limits, agent=actor.id)
@@ -64,6 +69,8 @@ async def _send(actor: Actor, put: InboxPut, *, look_up: bool) -> tuple[Receipt,
     # No checkpoint from the last look to the append.
     new = seq is None
     if seq is None:
+        if choose_lane is not None:
+            put = msgspec.structs.replace(put, lane=choose_lane(actor, put))
         limit = actor.agent.limits.pending
         if actor.inbox.check_full(put.lane, limit):
             raise InboxFull(actor.id, put.lane, limit, message_id=message.id)

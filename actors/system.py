@@ -21,6 +21,8 @@ from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
 from ..storage.store import Head, Store
 from .agent import Agent
+from .channels.channel import Channel, Deliver
+from .channels.switchboard import agents_of
 from .content import mint_id
 from .deleting import delete
 from .listing import Listing
@@ -55,6 +57,7 @@ class System:
         store: str | os.PathLike[str] | Store,
         *,
         agents: Sequence[Agent[Any, Any]] = (),
+        channels: Mapping[str, Channel | Deliver] | None = None,
         models: Mapping[str, Model] | None = None,
         plugins: Sequence[Plugin] = (),
         deps: Any = None,
@@ -69,6 +72,7 @@ class System:
         Args:
             store: a folder, ":memory:", or an open Store (which stays open).
             agents: the definitions it knows; those behind their delegations come along.
+            channels: ways in and out, by the name that routes call them: a Channel, or an async function that delivers one reply.
             models: adapters by "provider:name", "provider" or "*", before the built-in ones.
             plugins: outermost, for every agent.
             deps: what tools and plugins find in `ctx.deps`.
@@ -87,6 +91,7 @@ class System:
                 store = await stack.enter_async_context(open_store(store))
             runtime = Runtime(
                 store,
+                channels=channels,
                 models=models,
                 plugins=check_plugins(plugins, where="System.open"),
                 deps=deps,
@@ -97,7 +102,7 @@ class System:
             )
             if isinstance(agents, Agent):
                 raise UsageError(f"agents= is one definition; give a list: agents=[{agents.name}]")
-            for agent in agents:
+            for agent in (*agents, *agents_of(runtime.switchboard.channels)):
                 runtime.definitions.add(_checked(agent, deps))
             system = System(runtime)
             async with runtime.running(grace):
@@ -221,6 +226,11 @@ class System:
         return self._runtime.store
 
     @property
+    def channels(self) -> Mapping[str, Channel]:
+        """The channels it was opened with, by name; a function stands in a channel that only sends."""
+        return self._runtime.switchboard.channels
+
+    @property
     def report(self) -> Report:
         """What start-up took up, what it could not, and why."""
         return self._runtime.report
@@ -236,6 +246,7 @@ class System:
             "running": sum(actor.status == "running" for actor in actors),
             "pending": sum(len(actor.inbox) for actor in actors),
             "waits": len(runtime.graph),
+            "channels": runtime.switchboard.statistics(),
             "strays": tuple(runtime.strays),
             "opened": runtime.registry.opened,
             "done": runtime.tally.read(),

@@ -210,6 +210,16 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
     step: int = 0
     pending: int = 0
     """Messages in both lanes that no turn has taken."""
+    parked: int = 0
+    """How many of them wait for the next message: a turn was stopped or failed before them."""
+    context_tokens: int | None = None
+    """What the next request would hold by estimate, in tokens; None if nobody counts."""
+    context_window: int | None = None
+    """What the model can hold, in tokens; None if unknown."""
+    unsent: int = 0
+    """Replies on their way to a channel."""
+    lost: tuple[str, ...] = ()
+    """The newest replies that did not arrive, a sentence each."""
     children: tuple[str, ...] = ()
     usage: Usage = NO_USAGE
     waits: tuple[Wait, ...] = ()
@@ -267,8 +277,9 @@ class Inbound(Protocol):
         route: Mapping[str, Any],
         sender: str | None = None,
         message_id: str | None = None,
-    ) -> Receipt:
-        """Send a message to the agent of the route's chat, opened on its first; on disk on return, so acknowledge then."""
+    ) -> Receipt | None:
+        """Send a message to the agent of the route's chat, opened on its first; on disk on return, so acknowledge then. None: it
+        was refused (empty, too large, a full inbox, a plugin's word) and would be again; acknowledge it, too."""
         ...
 
     def ready(self) -> None:

@@ -178,6 +178,10 @@ class Inbox:
         """Whether next-step holds something that a later boundary of a running turn would take."""
         return bool(self._lanes["next-step"]) and next(self._free("next-step", now), None) is not None
 
+    def prompts(self, now: int | None) -> bool:
+        """Whether a prompt waits whose time has come, parked or not: what comes behind it must not overtake it."""
+        return any(item.wake and item.ready(now) for item in self._lanes["next-turn"].values())
+
     def check_full(self, lane: Lane, limit: int) -> bool:
         """Whether the lane holds `limit` items or more: then the next send from outside is refused (`InboxFull`)."""
         return len(self._lanes[lane]) >= limit

@@ -17,6 +17,7 @@
     ├── AskTimeout               the turn was not over in time (it goes on)
     ├── ModelError               a model or its adapter failed
     ├── ToolError                a tool's own message to the model
+    ├── DeliveryFailed           a channel did not take a reply
     ├── StoreError               the log could not be read or written
     │   ├── StoreInUse           another process owns the folder
     │   ├── StoreFormat          the file is foreign, torn or of another format
@@ -35,7 +36,7 @@ This module exists apart so that every floor can raise without importing another
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -222,6 +223,17 @@ class ToolError(CallboardError):
     def __init__(self, message: str, *, code: str = "TOOL_ERROR", **ids: Any) -> None:
         super().__init__(message, **ids)
         self.code = code
+
+
+class DeliveryFailed(CallboardError):
+    """Raised by a channel that did not take a reply: it is tried again, not before `retry_after_s`; or, `final`, it never is."""
+
+    FINAL: ClassVar[str] = "REFUSED"
+    RETRY: ClassVar[str] = "NOT_TAKEN"
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, final: bool = False, **ids: Any) -> None:
+        super().__init__(message, **ids)
+        self.retry_after_s, self.final = retry_after_s, final
 
 
 class StoreError(CallboardError):

@@ -99,6 +99,7 @@ class Log(Generic[S]):
         "last",
         "moved",
         "on_poison",
+        "on_settle",
         "state",
     )
 
@@ -121,6 +122,8 @@ class Log(Generic[S]):
         self.moved = trio.lowlevel.ParkingLot()
         self.on_poison: Callable[[], None] | None = None
         """Told once, at once, when a commit failed: whoever owns the log has to stop and give it up."""
+        self.on_settle: Callable[[], None] | None = None
+        """Told, at once, each time that something appended is on disk."""
         self.deleting = False
         self._writer, self._clock, self._time, self._prelude = writer, now, time, prelude
         self._tail: list[Record | ChunkRun] = []
@@ -307,6 +310,8 @@ class Log(Generic[S]):
         """The trip is over: note it, and wake who waited and who follows."""
         if error is None:
             self.committed = max(self.committed, last)
+            if self.on_settle is not None and self.failed is None:
+                self.on_settle()
         else:
             self.poison(error)
         if self._flying is ticket:

@@ -11,7 +11,7 @@ PROMISED = {
     "callboard.actors": (
         "Agent System AgentRef Outcome Receipt Delta Plugin Limits tool ToolContext ToolOutput ToolError delegate Model "
         "ModelError Prepared Boundary Enter Reject Answer Resend Replace Allow Deny Ask Delivery Approval Timer AgentInfo Wait "
-        "LimitReached Proposal Inbound default_plugins run_sync"
+        "LimitReached Proposal Channel Inbound default_plugins run_sync"
     ),
     "callboard.actors.plugins": "Retry Budget LoopGuard Permissions Invariants Redact",
     "callboard.actors.testing": "ScriptedModel Reply every_crash tool_context trio_wall",

@@ -91,7 +91,7 @@ class RecordingPort:
             raise UsageError(f"the tool asks {to!r}, and the test has no answer: tool_context(answers={{{to!r}: ...}})")
         return self._answers[to]
 
-    async def reply(self, content: Content, route: Route | None, delivery: str) -> Any:
+    async def reply(self, content: Content, route: Mapping[str, Any] | Route | None, delivery: str) -> Any:
         """Keep it."""
         await trio.lowlevel.checkpoint()
         self.replies.append(Replied(content, route, delivery))

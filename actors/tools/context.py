@@ -71,7 +71,7 @@ class ToolPort(Protocol):
         """Send and wait; returns the Outcome."""
         ...
 
-    async def reply(self, content: Content, route: Route | None, delivery: str) -> Any:
+    async def reply(self, content: Content, route: Mapping[str, Any] | Route | None, delivery: str) -> Any:
         """Answer the route (None: that of the turn) at once, instead of the turn's own answer."""
         ...
 
@@ -132,6 +132,11 @@ class ToolContext(Generic[Deps]):
         _effects.set(self._next_id)
 
     @property
+    def port(self) -> ToolPort:
+        """The runtime's side; for those who make a context of another."""
+        return self._port
+
+    @property
     def now(self) -> datetime:
         """The system's wall clock, aware of its zone; tests set it."""
         return self._port.now()
@@ -162,7 +167,7 @@ class ToolContext(Generic[Deps]):
         """
         return await self._port.ask(_id_of(to), content, message_id or self._next_id(), timeout)
 
-    async def reply(self, content: Content, *, route: Route | None = None) -> Any:
+    async def reply(self, content: Content, *, route: Mapping[str, Any] | Route | None = None) -> Any:
         """Answer the route (the turn's own by default) from here; then the turn's end sends nothing there."""
         return await self._port.reply(content, route, self._next_id())
 

@@ -14,6 +14,7 @@ import trio
 from ...storage.events import Completed, Event, InboxClaim, StepEnd, StepStart, UserMessage
 from ...storage.messages import Message, PluginSource, TextBlock
 from ..answers import Assembly, Boundary, Enter, Reject, Stopping
+from ..channels.losses import section as section_of_losses
 from ..content import mint_id
 from ..output import ANSWER, answer_text, correction_message, invalid, missing, refuse_clash, tries
 from .rendering import rendered
@@ -121,6 +122,9 @@ async def assemble(turn: Turn) -> Assembly:
         text = await rendered(section, context, f"a section of context= of agent {agent.name!r}")
         if text:
             sections.append(text)
+    undelivered = section_of_losses(turn.log.state)
+    if undelivered is not None:
+        sections.append(undelivered)
     seed = Assembly(agent.system, agent.tools, tuple(sections))
     turn.assembly = await turn.chains.run("assemble", context, seed, own)
     refuse_clash(turn.assembly.tools, agent.typed)

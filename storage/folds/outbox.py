@@ -6,6 +6,7 @@ the same delivery id. The newest that failed for good are remembered, so that a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from msgspec import Struct
@@ -26,11 +27,12 @@ class Unsent(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """A reply that could not be delivered, and why."""
+    """A reply that could not be delivered, and why; `seq` and `time` are those of its `outbox/failed`."""
 
     seq: int
     entry: OutboxPut
     failure: Failure
+    time: int = 0
 
 
 class OutboxState(Struct, frozen=True, omit_defaults=True):
@@ -59,6 +61,19 @@ class Outbox:
         """What is to be delivered, oldest first."""
         return tuple(self._unsent.values())
 
+    def __contains__(self, delivery: str) -> bool:
+        return delivery in self._unsent
+
+    def behind(self, seq: int) -> list[Unsent]:
+        """What is to be delivered and was put behind `seq`, oldest first; costs what it gives."""
+        return list(self._newest(seq))[::-1]
+
+    def _newest(self, seq: int) -> Iterator[Unsent]:
+        for unsent in reversed(self._unsent.values()):
+            if unsent.seq <= seq:
+                return
+            yield unsent
+
     def apply(self, seq: int, time: int, event: Event) -> None:
         """Take in one record."""
         if isinstance(event, OutboxPut):
@@ -66,14 +81,14 @@ class Outbox:
         elif isinstance(event, OutboxSent):
             self._unsent.pop(event.delivery, None)
         elif isinstance(event, OutboxFailed):
-            self._fail(seq, event)
+            self._fail(seq, time, event)
         elif isinstance(event, LogForked):
             self.fork()
 
-    def _fail(self, seq: int, event: OutboxFailed) -> None:
+    def _fail(self, seq: int, time: int, event: OutboxFailed) -> None:
         unsent = self._unsent.pop(event.delivery, None)
         if unsent is not None:
-            self.lost = (*self.lost, Lost(seq, unsent.entry, event.failure))[-KEEP:]
+            self.lost = (*self.lost, Lost(seq, unsent.entry, event.failure, time))[-KEEP:]
 
     def fork(self) -> None:
         """A fork owes nobody a reply."""

@@ -17,6 +17,8 @@ from ..events import (
     CommandRun,
     Event,
     InboxClaim,
+    InboxDrop,
+    InboxPut,
     OutboxPut,
     RequestFailed,
     RequestSent,
@@ -66,6 +68,13 @@ class OpenRequest(Struct, frozen=True):
     """When it was sent, Unix ms."""
 
 
+class Origin(Struct, frozen=True, omit_defaults=True):
+    """Where a message that waits came from: the route its answer takes, and who sent it."""
+
+    route: Route | None = None
+    sender: str | None = None
+
+
 class Position(Struct):
     """The fold's state; also its own snapshot."""
 
@@ -75,6 +84,8 @@ class Position(Struct):
         TurnSuspend,
         TurnResume,
         TurnEnd,
+        InboxPut,
+        InboxDrop,
         InboxClaim,
         StepStart,
         StepEnd,
@@ -95,6 +106,13 @@ class Position(Struct):
     """When the turn opened, Unix ms."""
     start_seq: int = -1
     route: Route | None = None
+    """The turn's, fixed when it opened."""
+    reply: Route | None = None
+    """Where its next answer goes: the route of the last message it took that has one."""
+    sender: str | None = None
+    """Who sent that message."""
+    origins: dict[str, Origin] = {}
+    """Those of the messages that wait, by id."""
     cancel: Cause | None = None
     """Why the open turn was cancelled; the first cause wins."""
     suspended: bool = False
@@ -134,7 +152,7 @@ class Position(Struct):
     deliveries: tuple[str, ...] = ()
     """Ids of the replies that this turn has put in the outbox."""
     answered_route: bool = False
-    """Whether a tool has answered the turn's route itself."""
+    """Whether a tool has answered that message itself, on its route."""
     forked_calls: bool = False
     """Whether calls open in the shared prefix of a fork are in doubt."""
 
@@ -156,6 +174,7 @@ class Position(Struct):
     def fork(self) -> None:
         """The rest of the log is a fork's own: a call that was open in the prefix is in doubt for ever."""
         self.forked_calls = any(c.state == "started" for c in self.calls)
+        self.origins = {}
 
     @property
     def open_calls(self) -> list[CallState]:
@@ -175,6 +194,7 @@ class Position(Struct):
 
 def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.turn, at.open, at.started, at.start_seq, at.route = event.turn, True, time, seq, event.route
+    at.reply, at.sender = event.route, None
     at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
     at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
     at.command, at.unsaid, at.deliveries, at.answered_route = None, "", (), False
@@ -189,6 +209,7 @@ def _fresh_step(at: Position) -> None:
 def _turn_cancel(at: Position, seq: int, time: int, event: TurnCancel) -> None:
     if at.open and event.turn == at.turn and at.cancel is None:
         at.cancel = event.cause
+    _forget(at, event.ids)
 
 
 def _turn_suspend(at: Position, seq: int, time: int, event: TurnSuspend) -> None:
@@ -206,8 +227,29 @@ def _turn_end(at: Position, seq: int, time: int, event: TurnEnd) -> None:
     at.request, at.cancel, at.command, at.retry_at = None, None, None, None
 
 
+def _put(at: Position, seq: int, time: int, event: InboxPut) -> None:
+    if event.route is not None or event.sender is not None:
+        at.origins.setdefault(event.message.id, Origin(event.route, event.sender))
+
+
+def _drop(at: Position, seq: int, time: int, event: InboxDrop) -> None:
+    _forget(at, event.ids)
+
+
+def _forget(at: Position, ids: tuple[str, ...]) -> None:
+    for id in ids:
+        at.origins.pop(id, None)
+
+
 def _claim(at: Position, seq: int, time: int, event: InboxClaim) -> None:
     at.claimed = (*at.claimed, *event.ids)
+    for id in event.ids:
+        origin = at.origins.pop(id, None)
+        if origin is not None and (origin.route is not None or at.sender is None):
+            at.sender = origin.sender
+        if origin is not None and origin.route is not None:
+            # Another question: what was said before, in whatever way, is no answer to it.
+            at.reply, at.answered_route, at.unsaid = origin.route, False, ""
 
 
 def _step_start(at: Position, seq: int, time: int, event: StepStart) -> None:
@@ -280,7 +322,7 @@ def _reply(at: Position, seq: int, time: int, event: OutboxPut) -> None:
     if at.open and event.turn == at.turn:
         at.deliveries = (*at.deliveries, event.delivery)
         # Answers that the loop gives lie between two steps or behind the turn.
-        at.answered_route = at.answered_route or (at.step_open and event.route == at.route)
+        at.answered_route = at.answered_route or (at.step_open and event.route == at.reply)
         at.unsaid = at.unsaid if at.step_open else ""
 
 
@@ -290,6 +332,8 @@ _HANDLERS: dict[type[Event], Any] = {
     TurnSuspend: _turn_suspend,
     TurnResume: _turn_resume,
     TurnEnd: _turn_end,
+    InboxPut: _put,
+    InboxDrop: _drop,
     InboxClaim: _claim,
     StepStart: _step_start,
     StepEnd: _step_end,

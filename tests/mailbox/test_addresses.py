@@ -19,15 +19,25 @@ from callboard.mailbox.addresses import (
 TEXT = st.text(st.sampled_from("ab:/%#~25AF3é"), max_size=12)
 
 
-@given(TEXT, TEXT)
-def test_c185_a_session_key_names_channel_and_chat_without_loss(channel: str, chat: str) -> None:
-    assert parse_session_key(session_key(channel, chat)) == (channel, chat)
+@given(TEXT, TEXT, st.none() | TEXT)
+def test_c185_a_session_key_names_channel_chat_and_thread_without_loss(channel: str, chat: str, thread: str | None) -> None:
+    assert parse_session_key(session_key(channel, chat, thread)) == (channel, chat, thread)
 
 
 def test_a_session_key_reads_as_channel_and_chat() -> None:
     assert session_key("irc", "#a:b%c") == "irc:#a:b%c"
     assert session_key("a:b%", "c") == "a%3Ab%25:c"
+    assert session_key("irc", "#a", "t:1") == "irc::#a:t:1"
+    assert session_key("irc", ":a") == "irc:%3Aa"
     assert parse_session_key("plain") is None
+    assert parse_session_key("irc::half a thread") is None
+
+
+@given(st.text(min_size=1).map(lambda part: part * 300), st.text(), st.none() | st.text())
+def test_a_long_session_key_ends_in_a_hash_and_fits_a_key(channel: str, chat: str, thread: str | None) -> None:
+    key = session_key(channel, chat, thread)
+    assert len(key.encode()) <= LONGEST
+    assert key != session_key(channel, chat + "x", thread)
 
 
 @given(TEXT, TEXT)
