@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from .channels.losses import lost_replies
 from .values import AgentInfo, Wait, moment
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ def info_in_log(id: str, state: AgentState, *, status: Status, waits: tuple[Wait
         turn=at.turn,
         step=at.step,
         pending=len(state.inbox),
+        parked=sum(item.parked for item in state.inbox.pending()),
+        context_tokens=state.gauge.tokens(),
+        context_window=state.gauge.window(state.headers.context.window if state.headers.context is not None else None),
+        unsent=len(state.outbox),
+        lost=lost_replies(state),
         children=tuple(child.id for child in state.children.alive()),
         usage=state.usage.total,
         waits=waits,

@@ -57,7 +57,9 @@ async def take_up(turn: Turn) -> str:
         turn.reply = failure.message
         turn.delivery = "none" if turn.actor.route is None else "put"
     if at.step == 0:
-        if at.claimed and turn.reply is None:
+        if not at.claimed:  # so that COMMAND finds the prompt that it would have found
+            turn.prompt = turn.actor.inbox.reserve_prompt(turn.actor.runtime.now_ms())
+        elif turn.reply is None:
             await _read_command_result(turn)
         return "ok"
     final = at.terminal and not at.open_calls and missing(turn.agent.typed, at) is None

@@ -1,0 +1,113 @@
+"""Commands that change the conversation: `/new`, `/undo`, `/compact`, `/fork`, `/stop`.
+
+The log keeps everything. What `/new` and `/undo` take is taken out of the model's view, by a `surface/replace` in the append of
+the command's own records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....storage.errors import UsageError
+from ....storage.messages import Message, UserSource
+from ...answers import Answer, Replace, Stop
+from .context import CommandContext
+from .declared import command
+
+NEAR = 128
+"""Records that are read first to find where a message entered; the place is nearly always among them."""
+
+
+@command("/new")
+async def new(ctx: CommandContext) -> Answer:
+    """Forget the conversation and begin another."""
+    if not len(await ctx.agent.messages()):
+        return Answer("This is a new conversation already.")
+    return Answer("A new conversation begins.", Replace(cause="new"))
+
+
+@command("/undo")
+async def undo(ctx: CommandContext) -> Answer:
+    """Go back to before your last message."""
+    entries = ctx.seam.position("command").entries
+    at = next((at for at in range(len(entries) - 1, -1, -1) if _from_person(entries[at][1])), None)
+    if at is None:
+        return Answer("There is nothing to undo.")
+    begun = await _begun(ctx.agent, entries[at][0])
+    while at and begun < entries[at - 1][0] < entries[at][0]:
+        at -= 1
+    start, message = entries[at]
+    return Answer(f"Taken back: {_shortened(message.text)}", Replace(start=start, cause="undo"))
+
+
+async def _begun(agent: Any, seq: int) -> int:
+    """Where the turn opened its first step that took the message of this seq: what was steered into it came later. The seq
+    itself if no turn took it (history from elsewhere)."""
+    step = await _step_start(agent, seq)
+    if step is not None and step.event.step > 1:
+        step = await _step_start(agent, seq, turn=step.event.turn) or step
+    return seq if step is None else step.seq
+
+
+async def _step_start(agent: Any, seq: int, *, turn: int | None = None) -> Any:
+    """The last `step/start` up to a seq, or the first of a turn; read backwards in growing pieces, since it is near."""
+    width, after, found = NEAR, seq, None
+    while found is None and after > -1:
+        after = max(seq - width, -1)
+        async for record in agent.read(after, seq, types={"step/start"}):
+            if turn is None or (record.event.turn, record.event.step) == (turn, 1):
+                found = record
+        width *= 8
+    return found
+
+
+def _from_person(message: Message) -> bool:
+    return message.role == "user" and isinstance(message.source, UserSource)
+
+
+def _shortened(text: str, width: int = 60) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= width else f"{flat[: width - 1]}…"
+
+
+@command("/compact")
+async def compact(ctx: CommandContext) -> Answer:
+    """Let a summary stand for what was said before."""
+    if not ctx.seam.compacts:
+        return Answer("This agent does not summarise: it has no Compaction plugin.")
+    replacement = await ctx.seam.compact()
+    if replacement is None:
+        return Answer("There is nothing to summarise.")
+    return Answer("A summary stands for what was said before.", replacement)
+
+
+@command("/fork")
+async def fork(ctx: CommandContext) -> str:
+    """Make a copy of this conversation that goes its own way."""
+    name = f"{ctx.agent.id}~{ctx.effect_key[:8]}"  # the same if the command runs again
+    try:
+        forked = await ctx.agent.fork(id=name, turn=ctx.turn)
+    except UsageError as error:
+        known = [record async for record in ctx.seam.peer(name).read(types={"log/forked"}) if record.event.source == ctx.agent.id]
+        if not known:
+            raise error
+        return f"The copy is {name}."
+    return f"The copy is {forked.id}."
+
+
+@command("/stop", control=True)
+async def stop(ctx: CommandContext) -> Stop:
+    """Stop what runs; what waits is kept until your next message."""
+    return Stop("", say=_stopped)
+
+
+def _stopped(turn: bool, children: int, waiting: int) -> str:
+    stopped = "Stopped." if turn or children else "Nothing runs."
+    if children:
+        stopped = f"Stopped, with {children} {'child' if children == 1 else 'children'}."
+    if not waiting:
+        return stopped
+    return f"{stopped} {waiting} {'message waits' if waiting == 1 else 'messages wait'}; your next one lets them run first."
+
+
+CONVERSATION = [new, undo, compact, fork, stop]
