@@ -121,17 +121,28 @@ class Command(Struct, frozen=True):
         return self.message.text.strip()
 
 
+Why = Literal["budget", "step", "overflow", "idle", "command"]
+"""Why `compact` is asked: before a turn, before a request of it, after the provider refused one as too long, while the agent
+rests, or because a person wants it."""
+
+
 class Position(Struct, frozen=True):
     """What `compact` decides on: the model's view as (seq, message), what is about to join it, and why it is asked.
 
-    `tokens` is what the provider counted for the last request, `context_window` what the model can hold; None if unknown.
+    `tokens` is how many the coming request is estimated to have with all of it, prompt and tools included; `context_window` how
+    many the model can hold, None if unknown, and `reserved` how many of them its answer may take. `ratio` is how many tokens the
+    model counts for each one of `tokens.message_tokens`, by what it reported so far. `fruitless`: how many notes
+    `compaction-useless` and `compaction-gave-up` there are since the view was rewritten or has grown.
     """
 
     entries: Sequence[tuple[int, Message]]
     incoming: Sequence[Message] = ()
     tokens: int | None = None
     context_window: int | None = None
-    why: Literal["budget", "overflow", "idle", "command"] = "budget"
+    why: Why = "budget"
+    reserved: int = 0
+    ratio: float = 1.0
+    fruitless: int = 0
 
 
 class Stopping(Struct, frozen=True):

@@ -97,6 +97,8 @@ def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) ->
         log.append(TurnCancel(cause=cause, ids=ids, keep_inbox=keep_inbox))
     if actor.maintenance is not None:
         actor.maintenance.cancel()
+    for aside in actor.asides:
+        aside.cancel()
     if turn is not None:
         turn.deadline = min(turn.deadline, deadline)
         turn.scope.cancel()

@@ -75,6 +75,9 @@ class Chains:
         self.plugins = tuple(plugins)
         self._overridden = frozenset(seam for seam in SEAMS if any(_overrides(plugin, seam) for plugin in self.plugins))
         self._waterfalls = {seam: layers for seam in WATERFALLS if (layers := self._layers(seam))}
+        self._every_step = tuple(layer for layer in self._layers("compact") if layer.plugin.every_step)
+        self.idle_s = min((p.idle_s for p in self.plugins if p.idle_s is not None and _overrides(p, "compact")), default=None)
+        """After how many seconds of rest `compact` is asked; None: never."""
         self._stream = self._layers("stream")
         self._guards = self._layers("guard")
         self._stopping = self._layers("turn_stopping")
@@ -145,6 +148,15 @@ class Chains:
         """
         layers = self._waterfalls.get(seam)
         return terminal(value) if layers is None else _descend(layers, 0, ctx, value, terminal)
+
+    @property
+    def every_step(self) -> bool:
+        """Whether any plugin wants to be asked to `compact` before each request."""
+        return bool(self._every_step)
+
+    def compact_step(self, ctx: SeamContext, position: Position, terminal: Next[Position, Replace | None]) -> Awaitable[Any]:
+        """Run the `compact` waterfall of those that want to be asked before each request."""
+        return _descend(self._every_step, 0, ctx, position, terminal)
 
     def stream(
         self, ctx: SeamContext, request: Request, terminal: Callable[[Request], AsyncIterator[Chunk]]

@@ -12,9 +12,8 @@ import trio
 
 from ..storage.errors import UsageError
 from ..storage.events import Note
-from .answers import Position, Replace
 from .failures import described
-from .turns.surfacing import replace_event
+from .turns.surfacing import offer_view, replace_event
 
 if TYPE_CHECKING:
     from .actor import Actor
@@ -45,12 +44,9 @@ async def compact(actor: Actor) -> bool:
 
 
 async def _offer(actor: Actor) -> bool:
-    state = actor.state
-    window = state.headers.context.window if state.headers.context is not None else None
     incoming = tuple(item.message for item in actor.inbox.pending())
-    position = Position(state.surface.entries(), incoming, None, window, "idle")
     try:
-        replacement = await actor.chains.run("compact", actor.context, position, _leave)
+        replacement = await offer_view(actor, actor.context, incoming=incoming, why="idle")
         await trio.lowlevel.checkpoint_if_cancelled()
         if replacement is not None:
             actor.log.append(replace_event(actor, replacement))
@@ -59,7 +55,3 @@ async def _offer(actor: Actor) -> bool:
         actor.log.append(Note(kind="compact-failed", data={"error": described(error)}))
         return False
     return replacement is not None
-
-
-async def _leave(position: Position) -> Replace | None:
-    return None

@@ -33,12 +33,14 @@ from .answers import (
     Stopping,
     ToolCall,
     Verdict,
+    Why,
 )
 
 if TYPE_CHECKING:
     from ..storage.events import Route
     from ..storage.messages import Chunk, Failure, Message, Request
     from ..storage.records import Record
+    from .models.model import Model
 
 _Value = TypeVar("_Value", contravariant=True)
 _Answer = TypeVar("_Answer", covariant=True)
@@ -84,6 +86,8 @@ class SeamPort(Protocol):
     def model_name(self) -> str | None: ...
     @property
     def compacts(self) -> bool: ...
+    def position(self, why: Why) -> Position: ...
+    def beside(self, call: Callable[[], Awaitable[None]]) -> None: ...
     def find_model(self, name: str) -> str | None: ...
     def model_names(self) -> tuple[str, ...]: ...
     def choice(self, name: str) -> Any: ...
@@ -223,6 +227,15 @@ class SeamContext:
         """
         return await self._port.records(types, id)
 
+    def position(self, why: Why) -> Position:
+        """What the `compact` seam would be given now: the view with the seqs of its messages, and how full it is."""
+        return self._port.position(why)
+
+    def beside(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Run this beside the turn, and beyond its end. A cancel of the agent ends it, and so does the closing of the system;
+        a crash forgets it. A throw is logged outside of the agent."""
+        self._port.beside(call)
+
     def at_turn_end(self, call: Callable[[], None]) -> None:
         """Call this once the open turn is over, however it ends; also when the system closes and leaves it open."""
         self._at_turn_end.append(call)
@@ -237,7 +250,7 @@ class SeamContext:
         self,
         messages: str | Sequence[Message],
         *,
-        model: str | None = None,
+        model: str | Model | None = None,
         system: str = "",
         max_tokens: int | None = None,
     ) -> Message:
@@ -260,6 +273,10 @@ class Plugin:
     """Whether it also acts on the children of the agents that carry it, and on theirs."""
     innermost: bool = False
     """Whether it stands inside all others, wherever it is listed: for one that looks at what really leaves."""
+    every_step: bool = False
+    """Whether `compact` is asked again before each request (`why="step"`), when the question itself is part of the view."""
+    idle_s: float | None = None
+    """After how many seconds of rest `compact` is asked with `why="idle"`, once until the next turn; None: never by itself."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -296,7 +313,8 @@ class Plugin:
     # -- around a turn
 
     async def compact(self, ctx: SeamContext, position: Position, next: Next[Position, Replace | None], /) -> Replace | None:
-        """Before a turn, when idle, or after an overflow: answer a rewrite of the view, or None. A throw leaves a note."""
+        """Before a turn (with `every_step` before each request, too), when idle, or when a person asks for it: answer a rewrite
+        of the view, or None. A throw leaves a note."""
         return await next(position)
 
     async def command(

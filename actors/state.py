@@ -36,6 +36,7 @@ from ..storage.folds import (
     UsageState,
 )
 from ..storage.store import Summary
+from .gauge import UNKNOWN, Gauge, GaugeState
 from .turns.runtime_context import RuntimeContext
 
 
@@ -67,6 +68,7 @@ class Dump(Struct, frozen=True):
     told: str | None = None
     restarts: RestartsState = RestartsState()
     choices: ChoicesState = ChoicesState()
+    gauge: GaugeState = UNKNOWN
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -87,6 +89,7 @@ class AgentState:
         "choices",
         "context",
         "forked_idle",
+        "gauge",
         "headers",
         "identity",
         "inbox",
@@ -113,6 +116,7 @@ class AgentState:
         self.restarts = Restarts()
         self.choices = Choices()
         self.context = RuntimeContext(self.surface)
+        self.gauge = Gauge(self.surface, self.headers)
         self.since_snapshot = 0
         self.forked_idle = False
         """Whether this is a fork that nothing has taken up yet: start-up leaves it alone."""
@@ -145,6 +149,7 @@ class AgentState:
             self.restarts,
             self.choices,
             self.context,
+            self.gauge,
         )
 
     def apply(self, seq: int, time: int, event: Any) -> None:
@@ -212,6 +217,7 @@ class AgentState:
                 self.context.told,
                 self.restarts.dump(),
                 self.choices.dump(),
+                self.gauge.dump(),
             )
         )
 
@@ -233,6 +239,7 @@ class AgentState:
         state.choices = Choices.load(dump.choices)
         state.forked_idle = dump.forked_idle
         state.context = RuntimeContext(state.surface, dump.told)
+        state.gauge = Gauge(state.surface, state.headers, dump.gauge)
         state._compile()
         return state
 

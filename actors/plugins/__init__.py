@@ -8,6 +8,7 @@ exports spans. `default_plugins()` is what an agent carries that names none.
 from __future__ import annotations
 
 from .budget import Budget, Price
+from .compaction import Compaction
 from .defaults import default_plugins
 from .invariants import Invariants
 from .loop_guard import LoopGuard
@@ -16,4 +17,4 @@ from .redact import Redact
 from .retry import Retry
 from .telemetry import Telemetry
 
-__all__ = ["Budget", "Invariants", "LoopGuard", "Permissions", "Price", "Redact", "Retry", "Telemetry", "default_plugins"]
+__all__ = ["Budget", "Compaction", "Invariants", "LoopGuard", "Permissions", "Price", "Redact", "Retry", "Telemetry", "default_plugins"]

@@ -22,6 +22,7 @@ from ..frozen import frozen_settings
 from ..models.model import Model, Prepared, apply_defaults
 from ..output import Output, with_tool
 from .rendering import rendered
+from .surfacing import make_room
 
 if TYPE_CHECKING:
     from .turn import Turn
@@ -43,6 +44,7 @@ async def prepare(turn: Turn) -> Call:
         UsageError: nobody named a model.
         ModelError: the adapter refuses such a request.
     """
+    await make_room(turn)  # before the seam: a budget that has reserved the request would wait for the summary's call
     proposal = await turn.chains.run("request", turn.actor.context, _seed(turn), _as_proposed)
     if not proposal.provider or not proposal.model:
         raise UsageError(

@@ -5,15 +5,15 @@ The log keeps the old records; a `surface/replace` names the range that a messag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
 from ...storage.errors import UsageError
 from ...storage.events import Note, SurfaceReplace
 from ...storage.messages import Message
-from ..answers import LimitReached, Position, Replace
+from ..answers import LimitReached, Position, Replace, Why
 from ..failures import described
 
 if TYPE_CHECKING:
@@ -28,8 +28,18 @@ async def compact_view(turn: Turn) -> None:
         return
     incoming = tuple(item.message for item in turn.actor.inbox.pending("next-step"))
     prompt = (turn.prompt.message,) if turn.prompt is not None else ()
+    await _rewrite(turn, lambda: offer_view(turn.actor, turn.actor.context, incoming=incoming + prompt))
+
+
+async def make_room(turn: Turn) -> None:
+    """Before a request: offer the view again to those who want it, now that the boundary has added to it."""
+    if turn.chains.every_step:
+        await _rewrite(turn, lambda: turn.chains.compact_step(turn.actor.context, position_of(turn.actor, why="step"), _leave))
+
+
+async def _rewrite(turn: Turn, offer: Callable[[], Awaitable[Replace | None]]) -> None:
     try:
-        replacement = await offer_view(turn.actor, turn.actor.context, incoming=incoming + prompt)
+        replacement = await offer()
         await trio.lowlevel.checkpoint_if_cancelled()
         if replacement is not None:
             turn.log.append(replace_event(turn.actor, replacement))
@@ -41,17 +51,27 @@ async def compact_view(turn: Turn) -> None:
 
 
 async def offer_view(
-    actor: Actor,
-    context: SeamContext,
-    *,
-    incoming: Sequence[Message] = (),
-    why: Literal["budget", "overflow", "idle", "command"] = "budget",
+    actor: Actor, context: SeamContext, *, incoming: Sequence[Message] = (), why: Why = "budget"
 ) -> Replace | None:
     """What the `compact` seam would make of the view; a throw is the caller's."""
-    state = actor.state
-    window = state.headers.context.window if state.headers.context is not None else None
-    position = Position(state.surface.entries(), incoming, None, window, why)
-    return await actor.chains.run("compact", context, position, _leave)
+    return await actor.chains.run("compact", context, position_of(actor, incoming, why=why), _leave)
+
+
+def position_of(actor: Actor, incoming: Sequence[Message] = (), *, why: Why = "budget") -> Position:
+    """The view, and how full it is, as far as the last request tells."""
+    state, gauge = actor.state, actor.state.gauge
+    context, header = state.headers.context, state.headers.current
+    reserved = actor.agent.max_tokens if header is None else header.settings.max_tokens
+    return Position(
+        state.surface.entries(),
+        incoming,
+        gauge.tokens(incoming),
+        gauge.window(None if context is None else context.window),
+        why,
+        reserved or 0,
+        gauge.ratio,
+        gauge.fruitless,
+    )
 
 
 async def _leave(position: Position) -> Replace | None:
@@ -66,9 +86,15 @@ def replace_event(actor: Actor, replacement: Replace) -> SurfaceReplace:
     """
     surface = actor.state.surface
     seqs = [seq for seq, _ in surface.entries()]
-    end = replacement.end if replacement.end is not None else actor.log.last
-    inside = [seq for seq in seqs if replacement.start <= seq <= end]
+    inside = _between(seqs, replacement.start, actor.log.last if replacement.end is None else replacement.end)
     why = surface.check_replace(inside[0], inside[-1]) if inside else "the range holds no message of the surface"
     if why is not None:
         raise UsageError(f"the view cannot be rewritten: {why}", agent=actor.id, turn=actor.position.turn)
     return SurfaceReplace(start=inside[0], end=inside[-1], message=replacement.message, cause=replacement.cause)
+
+
+def _between(seqs: list[int], start: int, end: int) -> list[int]:
+    """The seqs on the surface from `start` up to `end`, by their places there: a summary has a later seq than what follows it."""
+    first = seqs.index(start) if start in seqs else next((at for at, seq in enumerate(seqs) if seq >= start), len(seqs))
+    last = seqs.index(end) if end in seqs else max((at for at, seq in enumerate(seqs) if seq <= end), default=-1)
+    return seqs[first : last + 1]

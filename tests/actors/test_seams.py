@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import timeit
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,11 +18,13 @@ from callboard.actors.answers import (
     Enter,
     Failed,
     LimitReached,
+    Position,
     Reject,
     Resend,
     Stopping,
     ToolCall,
     Verdict,
+    Why,
 )
 from callboard.actors.chains import Chains
 from callboard.actors.seams import SEAMS, Next, Plugin, SeamContext
@@ -62,6 +64,12 @@ class Port:
 
     async def compact(self) -> None:
         return None
+
+    def position(self, why: Why) -> Position:
+        return Position((), why=why)
+
+    def beside(self, call: Callable[[], Awaitable[None]]) -> None:
+        raise AssertionError("nobody asked for it")
 
     def owner_of(self, plugin: Any) -> str:
         return type(plugin).__name__
@@ -272,7 +280,8 @@ def test_a_generator_for_a_seam_is_found_when_the_class_is_made() -> None:
 
 
 def test_every_seam_is_a_documented_method_of_plugin() -> None:
-    assert {name for name in vars(Plugin) if not name.startswith("_")} - {"inherited", "innermost"} == SEAMS
+    options = {"every_step", "idle_s", "inherited", "innermost"}
+    assert {name for name in vars(Plugin) if not name.startswith("_")} - options == SEAMS
     assert all(getattr(Plugin, seam).__doc__ for seam in SEAMS)
 
 
