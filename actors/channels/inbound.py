@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from .delivery import Lane as OutLane
 
 _log = logging.getLogger("callboard.channels")
-LONGEST_ID = 480
-"""The most bytes that a message's id may have: it is a key of the store."""
+LONGEST_NAME = 480
+"""The most bytes that an id, a chat or a sender may have: some of them are keys of the store."""
 
 
 class ChannelInbound:
@@ -87,12 +87,13 @@ class ChannelInbound:
         goal = self._route(route)
         sender = None if sender is None else str(sender)
         message = to_message(content, id=None if message_id is None else str(message_id))
+        _check_names(message.id, sender, *route_map(goal).values())
         key = self._channel.session(route_map(goal), sender)
         own = session_key(goal.channel, goal.chat, goal.thread)
         if message_id is not None and key != own:
             # Ids of services are unique in one chat; where several share an agent, the chat is part of the id.
             message = to_message(message, id=f"{own}:{message.id}")
-        _check_names(key, message.id, sender, *route_map(goal).values())
+        _check_names(message.id, key)
         await self._runtime.system.spawn(self._agent(), id=key)
         put = InboxPut(message=message, lane="next-turn", sender=sender, route=goal)
         receipt, new = await send(self._runtime, key, put, look_up=message_id is not None, choose_lane=choose_lane)
@@ -125,14 +126,14 @@ def choose_lane(actor: Actor, put: InboxPut) -> Lane:
     return "next-turn" if is_command else "next-step"
 
 
-def _check_names(key: str, message_id: str, sender: str | None, *others: str) -> None:
+def _check_names(message_id: str, *names: str | None) -> None:
     """Names come from strangers: what no log or index can hold is refused before anything is written."""
-    for name in (key, message_id, sender or "", *others):
+    for name in (message_id, *names):
         try:
-            encoded = name.encode()
+            encoded = (name or "").encode()
         except UnicodeEncodeError:
             raise InputRefused(f"the name {name!r} is not valid Unicode", message_id=ascii(message_id)) from None
-        if len(encoded) > LONGEST_ID:
-            raise InputRefused(f"the name {name[:40]!r}... has {len(encoded)} bytes; {LONGEST_ID} can be kept")
+        if len(encoded) > LONGEST_NAME:
+            raise InputRefused(f"the name {(name or '')[:40]!r}... has {len(encoded)} bytes; {LONGEST_NAME} can be kept")
     if not message_id:
         raise InputRefused("the message has an empty id; give none to have one minted")

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ...storage.errors import UsageError
 from ...storage.events.base import Route
+from ..content import to_route
 from ..tools.context import Content, LoopRunner, ToolContext
 
 
@@ -94,7 +95,7 @@ class RecordingPort:
     async def reply(self, content: Content, route: Mapping[str, Any] | Route | None, delivery: str) -> Any:
         """Keep it."""
         await trio.lowlevel.checkpoint()
-        self.replies.append(Replied(content, route, delivery))
+        self.replies.append(Replied(content, to_route(route), delivery))
 
     async def spawn(self, agent: Any, id: str) -> Any:
         """A handle with that id."""
