@@ -6,6 +6,7 @@ import difflib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,16 +22,42 @@ def load_agent(where: str) -> Agent[Any, Any]:
         Refused: there is no such file or name, the file fails, or the name is something else.
     """
     file, name = _split(where)
-    module = _run_file(file)
-    found: dict[str, Agent[Any, Any]] = {key: value for key, value in vars(module).items() if isinstance(value, Agent)}
+    return agent_in(vars(_run_file(file)), file, name)
+
+
+def agent_in(names: Mapping[str, Any], file: Path, name: str) -> Agent[Any, Any]:
+    """The Agent `name` among the names of a file; the only one if `name` is empty.
+
+    Raises:
+        Refused: there is none of that name, or it is something else.
+    """
+    found: dict[str, Agent[Any, Any]] = {key: value for key, value in names.items() if isinstance(value, Agent)}
     if not name:
         return _only_one(file, found)
     if name in found:
         return found[name]
-    if hasattr(module, name):
-        raise Refused(f"{name} in {file} is no Agent but a {type(getattr(module, name)).__name__}; {_listed(found)}")
+    if name in names:
+        raise Refused(f"{name} in {file} is no Agent but a {type(names[name]).__name__}; {_listed(found)}")
     close = difflib.get_close_matches(name, found, n=1)
     raise Refused(f"there is no {name} in {file}; {f'did you mean {close[0]}?' if close else _listed(found)}")
+
+
+class Files:
+    """Python files that the words of one command name, each run once."""
+
+    def __init__(self) -> None:
+        self._names: dict[Path, Mapping[str, Any]] = {}
+
+    def look(self, where: str) -> tuple[Mapping[str, Any], Path, str]:
+        """The names in the file of `FILE:NAME`, the file, and the name.
+
+        Raises:
+            Refused: there is no such file, or it fails.
+        """
+        file, name = _split(where)
+        if file not in self._names:
+            self._names[file] = vars(_run_file(file))
+        return self._names[file], file, name
 
 
 def load_agents(file: str) -> tuple[list[Agent[Any, Any]], Any]:

@@ -14,7 +14,7 @@ from .problems import Refused
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction["Parser"]  # pyright: ignore[reportPrivateUsage]
 
-COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "why", "fork", "verify", "backup")
+COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "why", "fork", "verify", "backup", "batch")
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
 
 
@@ -62,6 +62,7 @@ def make_parser() -> Parser:
     _add_fork(commands)
     _add_verify(commands)
     _add_backup(commands)
+    _add_batch(commands)
     return parser
 
 
@@ -164,6 +165,7 @@ def _add_log(commands: _Commands) -> None:
     log.add_argument("--after", type=int, default=-1, metavar="SEQ", help="only records after this one")
     log.add_argument("--types", type=lambda text: text.split(","), metavar="A,B", help="only records of these types")
     log.add_argument("--chunks", action="store_true", help="also the chunks of streamed answers")
+    log.add_argument("--trace", action="store_true", help="instead of records, the states that each turn went through")
 
 
 def _add_verify(commands: _Commands) -> None:
@@ -176,6 +178,32 @@ def _add_backup(commands: _Commands) -> None:
     backup = _add(commands, "backup", "Copy a whole store, compacted; a process may run its agents meanwhile.")
     backup.add_argument("state", metavar="STATE", help="the store's folder")
     backup.add_argument("to", metavar="TO", help="a new folder, or an empty one")
+
+
+def _add_batch(commands: _Commands) -> None:
+    batch = _add(commands, "batch", "Run every task of a file by an agent of its own, score and count. Kill it and run it again.")
+    batch.add_argument("tasks", metavar="TASKS.jsonl", help='lines of {"id": ..., "input": ..., "expected": ...}')
+    batch.add_argument("--agent", required=True, metavar="FILE:NAME", help="the Agent NAME in the Python file FILE")
+    batch.add_argument("--out", metavar="DIR", help="the run's folder: store and results.jsonl (default: runs/TASKS-AGENT)")
+    batch.add_argument("--model", metavar="PROVIDER:NAME", help="in place of the Agent's own")
+    batch.add_argument("--concurrency", type=some, default=20, metavar="N", help="attempts at a time (default: %(default)s)")
+    batch.add_argument("--repeat", type=some, default=1, metavar="K", help="attempts at each task (default: %(default)s)")
+    batch.add_argument(
+        "--score", metavar="HOW", help="exact (default, if anything is expected), regex, judge:PROVIDER:MODEL, or FILE:NAME"
+    )
+    batch.add_argument("--rescore", action="store_true", help="ask the scorer again about what it has scored")
+    batch.add_argument("--price", action="append", metavar="MODEL=IN/OUT", help="money for a million tokens; may be repeated")
+    batch.add_argument("--compare", metavar="DIR", help="print how this run differs from the one in DIR")
+    batch.add_argument("--what-if", metavar="NAME", help="run the attempts of a finished run again, as forks, and compare")
+    batch.add_argument("--step", type=some, metavar="N", help="with --what-if: go on before this step instead of at the start")
+    batch.add_argument("--only", action="append", metavar="TASK", help="with --what-if: only this task; may be repeated")
+
+
+def some(text: str) -> int:
+    """A whole number from 1 to a million."""
+    if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to 1,000,000")
+    return int(text)
 
 
 def port(text: str) -> int:
