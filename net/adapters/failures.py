@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from ...storage.errors import ModelError
+from .reading import items
 
 _LONGEST = 2_000
 """Characters of a provider's message that are kept."""
@@ -29,8 +30,6 @@ _CODES = {
     "billing_error": "QUOTA",
     "rate_limit_exceeded": "RATE_LIMIT",
     "rate_limit_error": "RATE_LIMIT",
-    "tokens": "RATE_LIMIT",
-    "requests": "RATE_LIMIT",
     "invalid_api_key": "AUTH",
     "authentication_error": "AUTH",
     "permission_error": "AUTH",
@@ -38,12 +37,12 @@ _CODES = {
     "not_found_error": "NOT_FOUND",
     "content_filter": "CONTENT_FILTER",
     "content_policy_violation": "CONTENT_FILTER",
-    "invalid_request_error": "BAD_REQUEST",
-    "server_error": "SERVER",
-    "api_error": "SERVER",
     "overloaded_error": "SERVER",
     "timeout_error": "TIMEOUT",
 }
+
+_VAGUE = {"invalid_request_error": "BAD_REQUEST", "server_error": "SERVER", "api_error": "SERVER"}
+"""Names that say less than a status: they count where there is none, in the middle of a stream."""
 
 _OVERFLOW = re.compile(
     r"prompt is too long|maximum context length|context (?:length|size|window)|input length and `max_tokens` exceed"
@@ -88,8 +87,8 @@ def _error_in(body: bytes | str) -> dict[str, Any]:
         found: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
-    if isinstance(found, list) and found:  # Google's compatible endpoint answers with a list of one
-        found = cast("list[Any]", found)[0]
+    listed = items(found)
+    found = listed[0] if listed else found  # Google's compatible endpoint answers with a list of one
     if not isinstance(found, dict):
         return {}
     outer = cast("dict[str, Any]", found)
@@ -111,4 +110,4 @@ def _code(error: Mapping[str, Any], message: str, plain: str, status: int) -> st
         named = error.get(field)
         if isinstance(named, str) and named in _CODES:
             return _CODES[named]
-    return plain
+    return plain if status else _VAGUE.get(str(error.get("type")), plain)

@@ -6,6 +6,7 @@ answer, and no number of theirs may be larger than what can still be counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
@@ -50,7 +51,7 @@ def fields(value: Any) -> Fields:
 
 def items(value: Any) -> list[Any]:
     """The value if it is a list; otherwise an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return list(cast("Iterable[Any]", value)) if isinstance(value, list) else []
 
 
 def count(value: Any) -> int:
