@@ -192,14 +192,39 @@ class ModelError(CallboardError):
         """The error behind an HTTP answer: code by status, Retry-After and request id from its headers."""
         text = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
         lower = {k.lower(): v for k, v in headers.items()}
-        after = lower.get("retry-after", "")
         return cls(
             _code_of(status),
             text[:2000] or f"HTTP {status}",
             status=status,
-            retry_after_s=float(after) if after.replace(".", "", 1).isdigit() else None,
+            retry_after_s=_retry_after(lower),
             request_id=lower.get("x-request-id") or lower.get("request-id"),
         )
+
+
+_LONGEST_WAIT_S = 10 * 365 * 86_400
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds until a request may come again, whichever way the headers say it; None if they do not, or say nonsense."""
+    try:
+        if "retry-after-ms" in headers:
+            seconds = float(headers["retry-after-ms"]) / 1000
+        else:
+            seconds = _seconds(headers.get("retry-after", ""))
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 <= seconds < _LONGEST_WAIT_S else None
+
+
+def _seconds(text: str) -> float:
+    """A header's delay: a number of seconds, or the date until which to wait (one that has passed: not at all)."""
+    try:
+        return float(text)
+    except ValueError:
+        import time
+        from email.utils import parsedate_to_datetime
+
+        return max(parsedate_to_datetime(text).timestamp() - time.time(), 0.0)
 
 
 def _code_of(status: int) -> str:
@@ -209,7 +234,7 @@ def _code_of(status: int) -> str:
         402: "QUOTA",
         404: "NOT_FOUND",
         408: "TIMEOUT",
-        413: "OVERFLOW",
+        413: "CONTEXT_OVERFLOW",
         429: "RATE_LIMIT",
     }
     if status in named:
