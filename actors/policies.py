@@ -1,6 +1,7 @@
 """Policies: which plugins act on an agent, and when they start and stop.
 
-An agent has the system's plugins around its own; one that names none has the default ones. A plugin that is `inherited` (a budget
+An agent has the system's plugins around its own; one that names none has the default ones, and those of a chat if a channel gives
+it messages. A list is what it says, nothing is added to it. A plugin that is `inherited` (a budget
 of a tree) also acts on every agent below the one that carries it, outermost of their own; one that is `innermost` stands inside
 all others. Each plugin is started once, before the first agent that has it does anything, and stopped once, after the last turn.
 """
@@ -8,14 +9,14 @@ all others. Each plugin is started once, before the first agent that has it does
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import trio
 
 from .chains import Chains
-from .plugins.defaults import default_plugins
+from .plugins.defaults import chat_plugins, default_plugins
 from .seams import Plugin
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ _within: ContextVar[tuple[Plugin, ...]] = ContextVar("callboard.starting", defau
 class Policies:
     """The plugins of one system."""
 
-    def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._outer = tuple(plugins)
+    def __init__(self, plugins: Sequence[Plugin], *, in_chats: Collection[str] = ()) -> None:
+        """Take the system's plugins, and the names of the definitions behind its channels."""
+        self._outer, self._in_chats = tuple(plugins), frozenset(in_chats)
         self._own: dict[int, tuple[Agent[Any, Any], tuple[Plugin, ...]]] = {}
         self._chains: dict[tuple[int, ...], Chains] = {}
         self._started: dict[int, Plugin] = {}
@@ -42,7 +44,8 @@ class Policies:
         """The agent's own plugins; the definition is kept, so that its identity stays its own."""
         known = self._own.get(id(agent))
         if known is None:
-            own = tuple(default_plugins()) if agent.plugins is None else agent.plugins
+            unnamed = chat_plugins if agent.name in self._in_chats else default_plugins
+            own = tuple(unnamed()) if agent.plugins is None else agent.plugins
             known = self._own[id(agent)] = agent, own
         return known[1]
 

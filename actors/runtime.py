@@ -20,7 +20,7 @@ from ..storage.errors import CallboardError
 from ..storage.events import Note
 from ..storage.store import Store
 from ..storage.writer import Writer
-from .channels.switchboard import Switchboard
+from .channels.switchboard import Switchboard, agents_of
 from .children import Children
 from .failures import described
 from .initiator import fresh_context, start_fresh
@@ -65,7 +65,6 @@ class Runtime:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.store, self.deps, self.resolve, self.now, self.idle_after = store, deps, resolve, now, idle_after
-        self.policies = Policies(plugins)
         self.models = Models(models)
         self.model_slots = trio.CapacityLimiter(model_slots) if model_slots is not None else None
         self.writer = Writer(store)
@@ -73,6 +72,7 @@ class Runtime:
         self.definitions = Definitions(self)
         self.observers = Observers(self)
         self.switchboard = Switchboard(self, channels)
+        self.policies = Policies(plugins, in_chats=[agent.name for agent in agents_of(self.switchboard.channels)])
         self.mail = Mail(self)
         self.children = Children(self)
         self.graph = WaitGraph()

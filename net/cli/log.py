@@ -6,13 +6,14 @@ import argparse
 import difflib
 
 from ...storage.errors import AgentNotFound
-from ...storage.events import EVENTS
+from ...storage.events import EVENTS, TurnEnd
 from ...storage.opening import open_store
 from ...storage.records import to_json
 from ...storage.store import Store
 from .lines import line_of
 from .output import Output
 from .problems import OK, Refused
+from .trace import HEAD, trace_lines, trace_value
 
 CHUNK = "assistant/chunk"
 _GUESSES = 2000
@@ -25,12 +26,25 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     shown = arguments.chunks or output.json or CHUNK in (types or ())
     async with open_store(arguments.state, readonly=True) as store:
         await check_agent(store, arguments.agent)
+        if arguments.trace:
+            await _trace(store, arguments, output)
+            return OK
         async for record in store.read(arguments.agent, after=arguments.after, types=types):
             if output.json:
                 output.raw(to_json(record))
             elif shown or record.type != CHUNK:
                 output.text(line_of(record))
     return OK
+
+
+async def _trace(store: Store, arguments: argparse.Namespace, output: Output) -> None:
+    """The walk of each turn that has ended; the trace of one that is open is written with its end."""
+    output.text(HEAD)
+    async for record in store.read(arguments.agent, after=arguments.after, types={"turn/end"}):
+        if isinstance(record.event, TurnEnd):
+            output.value(trace_value(record.event))
+            for line in trace_lines(record.event):
+                output.text(line)
 
 
 async def check_agent(store: Store, agent: str) -> None:

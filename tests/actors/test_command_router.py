@@ -37,6 +37,7 @@ def test_c156_two_suffixes_are_an_unknown_command() -> None:
 
 def test_c157_a_command_without_arguments_takes_none() -> None:
     routed = ROUTER.route("/status now")
+    assert isinstance(routed, Misused)
     assert routed == Misused("/status", "now")
     assert ROUTER.is_control(routed)
     assert correction(routed) == "/status takes no arguments."

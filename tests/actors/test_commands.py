@@ -34,6 +34,11 @@ async def breaks(ctx: CommandContext) -> None:
     raise LookupError("no such table")
 
 
+def noon(ctx: SeamContext) -> str:
+    """Runtime context."""
+    return "It is noon."
+
+
 def talker(*replies: Any, plugin: Commands | None = None, **options: Any) -> Agent[Any, Any]:
     """An agent with commands."""
     return make(scripted(*replies), plugins=[plugin or Commands(karma, breaks)], **options)
@@ -133,9 +138,10 @@ async def test_c160_a_running_turn_keeps_its_model() -> None:
         """Choose."""
         return Answer("picked", notes={"choice/model": "acme:large"})
 
-    async with opened(
-        make(own, tools=[choose], plugins=[Commands(pick)]), store, models={"acme": scripted("not mine")}
-    ) as (_, ref):
+    async with opened(make(own, tools=[choose], plugins=[Commands(pick)]), store, models={"acme": scripted("not mine")}) as (
+        _,
+        ref,
+    ):
         assert await answer(ref, "go") == "mine to the end"
         assert await answer(ref, "go") == "not mine"
     assert "call(c1) cmd cmdres note(choice/model) res(c1)" in await order(store)
@@ -163,7 +169,7 @@ async def test_c161_history_shows_what_was_said_and_nothing_else() -> None:
         return "a result"
 
     replies = ("one", Reply.tools(("c1", "look", {})), "two")
-    agent = talker(*replies, tools=[look], context=[lambda ctx: "It is noon."])
+    agent = talker(*replies, tools=[look], context=[noon])
     async with opened(agent) as (_, ref):
         assert await answer(ref, "/history") == "Nothing was said yet."
         await answer(ref, "first")
@@ -216,7 +222,7 @@ async def test_undo_takes_a_whole_turn_with_what_was_steered_into_it() -> None:
         await ref.steer("and Bergen")
         return "rain"
 
-    agent = talker("one", Reply.tools(("c1", "look", {})), "both", tools=[look], context=[lambda ctx: "It is noon."])
+    agent = talker("one", Reply.tools(("c1", "look", {})), "both", tools=[look], context=[noon])
     async with opened(agent) as (_, ref):
         await answer(ref, "first")
         await answer(ref, "Oslo?")
@@ -424,5 +430,3 @@ async def test_the_next_plugin_is_asked_about_what_is_no_command() -> None:
 
     async with opened(make(scripted(), plugins=[Commands(), Echo()])) as (_, ref):
         assert await answer(ref, "/etc/hosts") == "echo"
-
-

@@ -51,7 +51,7 @@ async def test_new_and_its_rewrite_are_one_append_wherever_the_kill() -> None:
         log = await order(crash.store)
         assert log.count("cmd cmdres cut") == 1, crash
         assert len(await events(crash.store, e.OutboxPut)) == 3, crash
-        (_, second) = [event for event in await events(crash.store, e.UserMessage)]
+        (_, second) = await events(crash.store, e.UserMessage)
         assert second.message.text == "second"
 
 
@@ -67,7 +67,7 @@ async def test_fork_makes_one_copy() -> None:
     async def scenario(store: Store) -> list[str]:
         return await say(store, "first", "/fork")
 
-    seen = set()
+    seen = set[str]()
     async for crash in every_crash(scenario):
         heads = [head.agent for head in await crash.store.agents()]
         assert len(heads) == 2, crash

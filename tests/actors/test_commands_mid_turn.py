@@ -199,12 +199,11 @@ async def test_c267_a_control_command_acts_once_for_each_id() -> None:
 async def test_c267_two_at_once_with_one_id_act_once() -> None:
     store, karma = MemoryStore(), Karma()
     karma.wait = trio.Event()
-    async with opened(make(scripted(), plugins=[Commands(karma.command)]), store) as (_, ref):
-        async with trio.open_nursery() as nursery:
-            for _ in range(3):
-                nursery.start_soon(lambda: ref.followup("/karma ann", message_id="k"))
-            await wait_all_tasks_blocked()
-            karma.wait.set()
+    async with opened(make(scripted(), plugins=[Commands(karma.command)]), store) as (_, ref), trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(lambda: ref.followup("/karma ann", message_id="k"))
+        await wait_all_tasks_blocked()
+        karma.wait.set()
     assert karma.runs == 1
     assert await order(store) == "cmd cmdres"
 

@@ -29,7 +29,7 @@ def policy(authority: Authority) -> Allow:
         return _everybody
     if callable(authority):
         return authority
-    if isinstance(authority, str) or not all(isinstance(name, str) for name in authority):
+    if isinstance(authority, str) or not all(isinstance(name, str) for name in authority):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"authority={authority!r}: give a list of senders, or a function of (ctx, name, sender)")
     names = frozenset(authority)
     return lambda ctx, name, sender: name not in CHANGING or sender in names

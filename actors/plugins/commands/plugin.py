@@ -15,7 +15,7 @@ from msgspec import structs
 
 from ....storage.errors import CallboardError, UsageError
 from ....storage.messages import Failure, Message, UserSource
-from ...answers import Answer, Command, Later, LimitReached, Proposal, Reject, Replace, Stop
+from ...answers import Answer, Command, Later, LimitReached, Proposal, Reject, Replace
 from ...failures import flatten
 from ...seams import Next, Plugin, SeamContext
 from .authority import Authority, allowed, policy
@@ -116,7 +116,7 @@ class Commands(Plugin):
 
 def _as_answer(name: str, said: Said) -> Answer:
     match said:
-        case Answer() | Stop():
+        case Answer():
             return said
         case Replace():
             return Answer("Done.", said)
@@ -124,5 +124,5 @@ def _as_answer(name: str, said: Said) -> Answer:
             return Answer("Done.")
         case str():
             return Answer(said)
-        case _:  # pyright: ignore[reportUnnecessaryComparison]
+        case _:  # pyright: ignore[reportUnnecessaryComparison]  (handlers are other people's code)
             raise UsageError(f"{name} gave a {type(said).__name__}; a command returns a text, an Answer, a Replace or None")

@@ -1,0 +1,55 @@
+"""Commands of agents that people reach through channels: they come along by themselves, and answer where they were asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+from helpers import check, order, scripted
+from trio.testing import wait_all_tasks_blocked
+
+from callboard.actors import Agent, System
+from callboard.actors.channels import MemoryChannel
+from callboard.actors.plugins import chat_plugins
+from callboard.actors.testing.scripted import Reply
+from callboard.storage.engines.memory import MemoryStore
+
+
+def helper(*replies: Any, **options: Any) -> Agent[Any, Any]:
+    """An agent that names no plugins."""
+    return Agent("helper", model=scripted(*replies), **options)
+
+
+async def test_an_agent_of_a_channel_has_commands_and_compaction() -> None:
+    store, desk = MemoryStore(), MemoryChannel(helper("hi"))
+    async with System.open(store, channels={"desk": desk}) as system:
+        await desk.say("/help", chat="1")
+        assert "/compact" in (await desk.reply(chat="1")).text
+        elsewhere = await system.spawn(helper("a prompt").replace(name="bare"), id="b")
+        assert (await elsewhere.ask("/help")).text == "a prompt"
+    await check(store)
+
+
+async def test_a_list_of_plugins_is_what_it_says() -> None:
+    store, desk = MemoryStore(), MemoryChannel(helper("a prompt", plugins=[]))
+    async with System.open(store, channels={"desk": desk}):
+        await desk.say("/help", chat="1")
+        assert (await desk.reply(chat="1")).text == "a prompt"
+
+
+async def test_a_control_command_is_answered_in_its_chat_while_the_turn_runs() -> None:
+    store, go = MemoryStore(), trio.Event()
+    desk = MemoryChannel(helper(Reply.wait(go, Reply.text("the answer"))))
+    async with System.open(store, channels={"desk": desk}):
+        await desk.say("go", chat="1", sender="ann")
+        await wait_all_tasks_blocked()
+        await desk.say("/status", chat="1", sender="ann")
+        assert "waits for model" in (await desk.reply(chat="1")).text
+        go.set()
+        assert (await desk.reply(chat="1")).text == "the answer"
+    await check(store)
+    assert "cmd cmdres out" in await order(store, "desk:1")
+
+
+def test_the_plugins_of_a_chat() -> None:
+    assert [type(plugin).__name__ for plugin in chat_plugins()] == ["Retry", "Budget", "LoopGuard", "Commands", "Compaction"]
