@@ -24,14 +24,19 @@ from .connection import Connection
 from .cookies import NAME
 from .feeds import Feeds
 from .handlers import Desk
+from .http.completions import Completions
 from .http.failures import Refused
+from .http.health import Probes
 from .http.line import Gone, Line
 from .http.login import Login
-from .http.messages import Request
+from .http.messages import Headers, Request
+from .http.metrics import Metrics
 from .http.pages import Pages
 from .http.replay import Replay
-from .http.routes import page_routes
+from .http.router import Route
+from .http.routes import agent_routes, page_routes, probe_routes, with_document
 from .http.site import Site
+from .http.webhooks import Webhooks
 from .limits import ServiceLimits
 from .websocket import BUFFER, Socket, leaves, library
 from .wire.closes import GOING_AWAY
@@ -53,8 +58,19 @@ class Server:
         self._connections: set[Connection] = set()
         self._streams = 0
         self._login, self.pages = Login(access), Pages()
-        self.site = Site(access, limits, page_routes(access, self._login, self.pages))
+        self.site = Site(access, limits, self._routes())
         self.host, self.port, self.secure = "", 0, False
+
+    def _routes(self) -> Sequence[Route]:
+        probes = Probes(self._access, lambda: "draining" if self.site.draining else "ready", lambda: self._system)
+        metrics = Metrics(lambda: self._system, self.statistics)
+        chat = Completions(lambda visit: Desk(self._system, visit.grant, self._feeds))
+        routes = [
+            *page_routes(self._login, self.pages),
+            *probe_routes(probes, metrics),
+            *agent_routes(chat, Webhooks(lambda: self._system)),
+        ]
+        return with_document(routes, _version())
 
     def bound(self, host: str, port: int, *, secure: bool) -> None:
         """Where it is reached."""
@@ -71,9 +87,15 @@ class Server:
         return f"{'wss' if self.secure else 'ws'}://{host}:{self.port}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Connections, streams, and what followers share."""
+        """Connections, streams, what followers share, and requests over HTTP."""
         followers = sum(connection.streams for connection in self._connections)
-        return {"connections": len(self._connections), "followers": followers, "feeds": self._feeds.statistics()}
+        return {
+            "connections": len(self._connections),
+            "followers": followers,
+            "feeds": self._feeds.statistics(),
+            "requests": len(self.site.waiting),
+            "answered": dict(self.site.answered),
+        }
 
     async def handle(self, stream: trio.abc.HalfCloseableStream) -> None:
         """Serve one connection, from its first byte to its last. Whatever goes wrong with it stays here."""
@@ -110,11 +132,11 @@ class Server:
         except Gone:
             return
         if request is not None and _wants_websocket(request):
-            await self._serve_websocket(Replay(stream, line.seen or b""))
+            await self._serve_websocket(Replay(stream, line.seen or b""), request.raw)
         else:
             await self.site.serve(line, request)
 
-    async def _serve_websocket(self, stream: trio.abc.Stream) -> None:
+    async def _serve_websocket(self, stream: trio.abc.Stream, headers: Headers) -> None:
         async with trio.open_nursery() as nursery:
             request: Any = None
             with trio.move_on_after(self._limits.handshake_s):
@@ -122,15 +144,15 @@ class Server:
                     nursery, stream, max_message_size=2 * self._limits.message_bytes, receive_buffer_size=BUFFER
                 )
             if request is not None:
-                connection = await self._admit(request, stream)
+                connection = await self._admit(request, headers, stream)
                 if connection is not None:
                     await self._run(connection)
             nursery.cancel_scope.cancel()
 
-    async def _admit(self, request: Any, stream: trio.abc.Stream) -> Connection | None:
+    async def _admit(self, request: Any, headers: Headers, stream: trio.abc.Stream) -> Connection | None:
         with trio.move_on_after(self._limits.handshake_s):
             try:
-                grant = self._access.admit(request.headers, request.proposed_subprotocols)
+                grant = self._access.admit(headers, request.proposed_subprotocols)
             except Unauthorized as error:
                 await request.reject(401, body=error.message.encode())
                 return None

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from ..access import Access
+from collections.abc import Sequence
+
+from .completions import Completions
+from .dialect import ChatRequest
+from .health import Health, Probes, Readiness
 from .login import Login
-from .messages import Response
+from .messages import Response, to_json
+from .metrics import Metrics
+from .openapi import document
 from .pages import Pages
 from .router import Route, Visit
+from .webhooks import Webhooks
 
 
-def page_routes(access: Access, login: Login, pages: Pages) -> list[Route]:
+def page_routes(login: Login, pages: Pages) -> list[Route]:
     """The inspector's page, and the door in front of it."""
 
     async def home(visit: Visit) -> Response:
@@ -18,17 +25,11 @@ def page_routes(access: Access, login: Login, pages: Pages) -> list[Route]:
     async def page(visit: Visit) -> Response:
         return pages.serve(visit.path["name"], visit.request)
 
+    form = "The form that takes a token."
     return [
         Route(method="GET", path="/", handler=home, door="page", text="The inspector's page.", statuses=(200, 304)),
         Route(method="GET", path="/page/{name...}", handler=page, door="page", text="A file of the page.", statuses=(200, 304)),
-        Route(
-            method="GET",
-            path="/login",
-            handler=login.form,
-            door="public",
-            text="The form that takes a token.",
-            statuses=(200, 303),
-        ),
+        Route(method="GET", path="/login", handler=login.form, door="public", text=form, statuses=(200, 303)),
         Route(
             method="POST",
             path="/login",
@@ -40,3 +41,82 @@ def page_routes(access: Access, login: Login, pages: Pages) -> list[Route]:
         ),
         Route(method="POST", path="/logout", handler=login.leave, door="public", text="Takes the cookie back.", statuses=(303,)),
     ]
+
+
+def probe_routes(probes: Probes, metrics: Metrics) -> list[Route]:
+    """What those who run a service ask it."""
+    return [
+        Route(
+            method="GET",
+            path="/healthz",
+            handler=probes.live,
+            door="public",
+            text="Whether the process lives.",
+            result=Health,
+            drains=True,
+        ),
+        Route(
+            method="GET",
+            path="/readyz",
+            handler=probes.ready,
+            door="public",
+            text="Whether work may be sent, and what start-up took up.",
+            result=Readiness,
+            statuses=(200, 503),
+            drains=True,
+        ),
+        Route(method="GET", path="/metrics", handler=metrics.show, door="read", text="Figures for Prometheus.", drains=True),
+    ]
+
+
+def agent_routes(completions: Completions, webhooks: Webhooks) -> list[Route]:
+    """Ways to talk to agents."""
+    chat = "Sends a prompt to an agent, and gives its answer, with `stream` as it comes."
+    return [
+        Route(
+            method="GET",
+            path="/v1/models",
+            handler=completions.models,
+            door="read",
+            text="The definitions that a request may name as its model.",
+            dialect="openai",
+        ),
+        Route(
+            method="GET",
+            path="/v1/models/{name}",
+            handler=completions.model,
+            door="read",
+            text="One definition.",
+            dialect="openai",
+        ),
+        Route(
+            method="POST",
+            path="/v1/chat/completions",
+            handler=completions.complete,
+            door="send",
+            text=chat,
+            body=ChatRequest,
+            dialect="openai",
+            waits=True,
+        ),
+        Route(
+            method="POST",
+            path="/v1/channels/{name}",
+            handler=webhooks.receive,
+            door="public",
+            text="Hands a webhook to a channel, which checks who sent it.",
+            body=bytes,
+            statuses=(202,),
+        ),
+    ]
+
+
+def with_document(routes: Sequence[Route], version: str) -> list[Route]:
+    """These routes, and the one that describes them all."""
+
+    async def describe(visit: Visit) -> Response:
+        return to_json(document(table, version))
+
+    described = Route(method="GET", path="/openapi.json", handler=describe, door="page", text="This document.")
+    table = [*routes, described]
+    return table

@@ -7,8 +7,10 @@ come under this name and from that origin, what does the token allow, and only t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 import trio
 
@@ -21,6 +23,7 @@ from .line import Gone, Line
 from .messages import HTML, Request, Response
 from .router import Route, Router, Visit, decoded
 
+_Value = TypeVar("_Value")
 _log = logging.getLogger("callboard.service")
 _BEARER = ("www-authenticate", "Bearer")
 _ASKED_AGAIN = ("vary", "origin")
@@ -34,8 +37,10 @@ class Site:
         self.router = Router(routes)
         self.draining = False
         """Whether only what `drains` is answered."""
+        self.answered: Counter[tuple[str, int]] = Counter()
+        """Answers by route and status; no route has the empty name."""
         self.waiting: set[trio.CancelScope] = set()
-        """Requests at their handlers; those that are cancelled are answered with 503."""
+        """Requests at their handlers, and answers that are poured."""
 
     async def serve(self, line: Line, request: Request | None) -> None:
         """Answer this request, and those that follow it, until the connection ends."""
@@ -50,6 +55,12 @@ class Site:
             await self.refuse(line, refused)
         except Gone:
             return
+
+    def let_go(self) -> None:
+        """Answer nothing new, and those who wait for an agent with 503: what they sent goes on without them."""
+        self.draining = True
+        for scope in self.waiting:
+            scope.cancel()
 
     async def refuse(self, line: Line, refused: Refused) -> None:
         """Say why there is no answer, and end the connection."""
@@ -71,47 +82,57 @@ class Site:
             route, path = self.router.find(request.method, request.path)
         except Refused as refused:
             return await self._answer(line, request, response_to(refused))
-        caller = Caller()
+        visit = await self._or_error(route, request, self._visit(line, request, route, path))
+        if isinstance(visit, Response):
+            return await self._answer(line, request, visit, route)
         if not route.waits:
-            return await self._run(line, request, route, path, caller)
+            return await self._run(line, route, visit)
         stay = False
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_watch, line, caller, nursery.cancel_scope)
-            stay = await self._run(line, request, route, path, caller)
+            nursery.start_soon(_watch, line, visit.caller, nursery.cancel_scope)
+            stay = await self._run(line, route, visit)
             nursery.cancel_scope.cancel()
         return stay
 
-    async def _run(self, line: Line, request: Request, route: Route, path: Mapping[str, str], caller: Caller) -> bool:
-        try:
-            response = await self._respond(line, request, route, path, caller)
-        except Refused as refused:
-            response = response_to(refused, route.dialect)
-        except Gone:
-            return False
-        except CallboardError as error:
-            response = response_to(error, route.dialect)
-        except Exception as error:  # one request's failure is its own: the connection and the service go on
-            _log.error("%s %s failed", request.method, route.path, exc_info=error)
-            response = response_to(error, route.dialect)
-        return await self._answer(line, request, response)
-
-    async def _respond(self, line: Line, request: Request, route: Route, path: Mapping[str, str], caller: Caller) -> Response:
+    async def _visit(self, line: Line, request: Request, route: Route, path: Mapping[str, str]) -> Visit | Response:
+        """The request at its handler's door."""
         grant = self._grant(route, request)
         if grant is None:
             return Response(b"", 303, HTML, (("location", "/login"),))
         if self.draining and not route.drains:
             raise _closing()
         request = await line.body(request, self._limits.body_bytes)
+        return Visit(request, grant, path, decoded(route, request))
+
+    async def _run(self, line: Line, route: Route, visit: Visit) -> bool:
+        """Let the handler answer. When the service lets go, who waits for an answer has 503, and one that is poured is cut."""
+        response: Response | None = None
         with trio.CancelScope() as scope:
             self.waiting.add(scope)
             try:
-                return await route.handler(Visit(request, grant, path, decoded(route, request), caller))
+                response = await self._or_error(route, visit.request, route.handler(visit))
+                return await self._answer(line, visit.request, response, route)
             finally:
                 self.waiting.discard(scope)
-        raise _closing()
+        if response is not None:
+            return False
+        return await self._answer(line, visit.request, response_to(_closing(), route.dialect), route)
 
-    async def _answer(self, line: Line, request: Request, response: Response) -> bool:
+    async def _or_error(self, route: Route, request: Request, work: Awaitable[_Value]) -> _Value | Response:
+        """What the work gives, or an answer that says why it gives nothing."""
+        try:
+            return await work
+        except Gone:
+            raise
+        except (Refused, CallboardError) as error:
+            return response_to(error, route.dialect)
+        except Exception as error:  # one request's failure is its own: the connection and the service go on
+            _log.error("%s %s failed", request.method, route.path, exc_info=error)
+            return response_to(error, route.dialect)
+
+    async def _answer(self, line: Line, request: Request, response: Response, route: Route | None = None) -> bool:
         """Send it; whether it was sent to its end."""
+        self.answered["" if route is None else route.path, response.status] += 1
         try:
             signed = self._signed(request, response)
             await line.answer(signed, head_only=request.method == "HEAD", last=self.draining)
