@@ -1,7 +1,7 @@
 """Counts of what a system has done since it was opened, for those who watch many systems at once.
 
-Kept at the one exit of a turn and where an attempt fails, not by an observer: an observer reads every record once more and hurries
-the writer, and all that a monitor wants is a few sums. What must survive the process is in the logs.
+Kept at the one exit of a turn and where an attempt fails, not by an observer: an observer reads every record once more and
+hurries the writer, and all that a monitor wants is a few sums. What must survive the process is in the logs.
 """
 
 from __future__ import annotations
