@@ -161,6 +161,12 @@ class AgentPort:
             await actor.log.commit()
         return [record async for record in runtime.store.read(id or self._actor.id, types=types)]
 
+    async def _blob(self, digest: str) -> bytes:
+        """The bytes under a digest, also of a message that is not on disk yet."""
+        if self._actor.log.dirty:
+            await self._actor.log.commit()
+        return await self._actor.runtime.store.blob(digest)
+
     async def call_model(self, messages: str | Sequence[Message], options: Mapping[str, Any]) -> Message:
         """One model call beside the dialogue; leaves a note that counts as usage."""
         actor = self._actor
@@ -172,7 +178,7 @@ class AgentPort:
         prepared = model.prepare(Request(provider, name, settings, options.get("system") or "", (), listed))
         assembler, limits = Assembler(), actor.agent.limits
         first_s = limits.connect_s + limits.first_chunk_s
-        terminal = await with_media(prepared.request, model.stream, actor.runtime.store.blob)
+        terminal = await with_media(prepared.request, model.stream, self._blob)
         chunks = actor.chains.stream(actor.context, prepared.request, terminal)
         await read_stream(chunks, assembler.feed, first_s=first_s, gap_s=limits.chunk_gap_s)
         result = assembler.result()

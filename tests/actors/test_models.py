@@ -99,10 +99,10 @@ def test_the_agents_own_adapter_answers_for_its_provider() -> None:
 
 
 def test_an_unregistered_route_keeps_its_proposal() -> None:
-    assert Models({"acme": Acme()}).resolve("openai:gpt-5") == Resolved("openai", "gpt-5", None)
-    error = no_adapter("openai", "gpt-5")
+    assert Models({"acme": Acme()}).resolve("nobody:gpt-5") == Resolved("nobody", "gpt-5", None)
+    error = no_adapter("nobody", "gpt-5")
     assert (error.code, error.transient) == ("NO_ADAPTER", False)
-    assert "'openai:gpt-5'" in str(error)
+    assert "'nobody:gpt-5'" in str(error)
 
 
 def test_c107_what_was_resolved_stays_when_the_registration_changes() -> None:
