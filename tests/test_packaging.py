@@ -17,6 +17,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = ("actors", "mailbox", "net", "storage")
+PAGE = "net/page/"
+"""Files of no Python: the inspector's page, which the service serves out of the package."""
 
 
 def sources() -> list[str]:
@@ -32,7 +34,7 @@ def sources() -> list[str]:
 
 def expected() -> set[str]:
     """The wheel's own files, as they should be."""
-    modules = {n for n in sources() if n.split("/")[0] in FLOORS and n.endswith((".py", "py.typed"))}
+    modules = {n for n in sources() if n.split("/")[0] in FLOORS and (n.endswith((".py", "py.typed")) or n.startswith(PAGE))}
     return {f"callboard/{n}" for n in modules | {"__init__.py", "py.typed"} | {n for n in sources() if n == "__main__.py"}}
 
 

@@ -1,0 +1,305 @@
+// The pane of one agent: who it is and what it waits for, its views, what happens now, and the box to write in.
+
+import { Composer, resume, stop } from "./actions.js";
+import { attempt, words } from "./dialog.js";
+import { atFrame, fill, h } from "./dom.js";
+import { Feed } from "./feed.js";
+import { NowPanel } from "./now.js";
+import { inbox, into, outbox, RecordsList, reminders } from "./panels.js";
+import { sum } from "./fold.js";
+import { agentLink, ident } from "./texts.js";
+import { TimelineView } from "./timeline.js";
+import { counted, full, plain, short, spent, total, waits } from "./words.js";
+
+const VIEWS = ["Timeline", "Inbox", "Outbox", "Reminders", "Records"];
+const INFO_MS = 400;
+const TOUCHES_INBOX = /^(inbox|turn|timer|approval|request\/sent|tool|child|outbox)/;
+
+export class AgentPane {
+  constructor(page, element) {
+    Object.assign(this, { page, element, feed: null, id: null, view: 0, info: null, wanted: null });
+    this.later = atFrame(() => this.draw());
+    this.timeline = new TimelineView({ chosen: (node, how) => page.chosen(node, how) });
+    this.records = new RecordsList({ chosen: (record, how) => page.chosenRecord(record, how) });
+    this.now = new NowPanel(page);
+    this.composer = new Composer(page);
+    this.head = h("header.agent-head");
+    this.tabs = h(
+      "div.tabs",
+      { role: "tablist", "aria-label": "Views", onkeydown: (event) => this.turn(event) },
+      VIEWS.map((name, at) => h("button", { type: "button", role: "tab", onclick: () => this.pick(at) }, name)),
+    );
+    this.note = h("div.notice", { hidden: true });
+    this.body = h("div.view", { role: "tabpanel" });
+    this.welcome();
+  }
+
+  welcome() {
+    fill(
+      this.element,
+      h(
+        "div.empty.welcome",
+        {},
+        h("p", {}, "Choose an agent."),
+        h(
+          "p.hint",
+          {},
+          "Its log is drawn as it is written: turns, model calls, tools, children, and the answer that is running. ",
+          h("kbd", {}, "/"),
+          " searches, ",
+          h("kbd", {}, "?"),
+          " shows all keys.",
+        ),
+      ),
+    );
+  }
+
+  /** Show this agent; `at` is a record to begin with. */
+  open(id, at = null) {
+    if (id === this.id) return at === null ? undefined : this.goTo(at);
+    this.close();
+    Object.assign(this, { id, info: null, wanted: at });
+    if (id === null) return this.welcome();
+    this.feed = new Feed(this.page.link, id, (what) => this.changed(what));
+    this.timeline.list.at = null;
+    this.records.at = null;
+    this.now.show(this.feed);
+    this.composer.show(id);
+    fill(this.element, this.head, this.tabs, this.note, this.body, this.now.element, this.composer.element);
+    this.pick(this.view);
+    this.feed.open();
+    this.refresh();
+    this.draw();
+  }
+
+  close() {
+    this.feed?.close();
+    this.feed = null;
+    clearTimeout(this.asking);
+    this.asking = null;
+  }
+
+  changed(what) {
+    if (what === "caught-up" && this.wanted !== null) {
+      this.goTo(this.wanted);
+      this.wanted = null;
+    }
+    this.later();
+    if (what === "live") return;
+    const last = this.feed.records.at(-1);
+    if (!last || TOUCHES_INBOX.test(last.type)) this.refreshSoon();
+  }
+
+  goTo(seq) {
+    this.pick(0);
+    const node = this.timeline.timeline
+      ? this.timeline.find(seq)
+      : (this.timeline.show(this.feed.timeline), this.timeline.find(seq));
+    if (node) this.page.chosen(node, "move");
+  }
+
+  refreshSoon() {
+    this.asking ??= setTimeout(() => {
+      this.asking = null;
+      this.refresh();
+    }, INFO_MS);
+  }
+
+  /** What the service knows beyond the log: status and waits; and the view that is asked for, not folded. */
+  async refresh() {
+    const { id } = this;
+    if (id === null || !this.feed || this.feed.error) return;
+    try {
+      const info = await this.page.link.call("info", { agent: id });
+      if (id === this.id) this.info = info;
+    } catch {
+      return; // the stream says why, in the page's own words
+    }
+    this.drawHead();
+    if (this.view === 1 || this.view === 3) this.drawView();
+  }
+
+  pick(view) {
+    this.view = view;
+    [...this.tabs.children].forEach((tab, at) => {
+      tab.setAttribute("aria-selected", at === view);
+      tab.tabIndex = at === view ? 0 : -1;
+    });
+    if (this.feed) this.drawView(true);
+  }
+
+  turn(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    this.pick((this.view + by + VIEWS.length) % VIEWS.length);
+    this.tabs.children[this.view].focus();
+    event.preventDefault();
+  }
+
+  draw() {
+    if (!this.feed) return;
+    if (this.feed.error && !this.feed.records.length) return this.missing();
+    this.drawHead();
+    this.drawNote();
+    this.now.draw();
+    if (this.view === 0 || this.view === 2 || this.view === 4) this.drawView();
+    this.page.details.draw();
+  }
+
+  /** There is nothing to draw: the agent is not there, or cannot be read. */
+  missing() {
+    const again = h("button", { type: "button", onclick: () => this.again() }, "Try again");
+    fill(
+      this.element,
+      h(
+        "div.empty",
+        { role: "alert" },
+        h("h2", {}, ident(this.id)),
+        h("p.bad", {}, words(this.feed.error)),
+        h("div.buttons", {}, h("button", { type: "button", onclick: () => (location.hash = "#/") }, "All agents"), again),
+      ),
+    );
+  }
+
+  drawView(anew = false) {
+    const { feed, page, id } = this;
+    if (this.view === 0 || this.view === 4) {
+      const list = this.view === 0 ? this.timeline : this.records;
+      if (anew || this.body.firstChild !== list.element) fill(this.body, list.element);
+      if (this.view === 0) this.timeline.show(feed.timeline);
+      else {
+        const stuck = anew || this.records.atEnd;
+        this.records.show(feed.records.slice());
+        if (stuck && this.records.at === null) this.records.toEnd();
+      }
+    } else if (this.view === 2) fill(this.body, h("div.scroll", {}, outbox(feed.timeline)));
+    else {
+      if (anew) fill(this.body, h("div.scroll", {}, h("p.loading", {}, "Reading…")));
+      const view = this.view,
+        scroll = this.body.firstChild;
+      into(scroll, () => (view === 1 ? inbox(page, id) : reminders(page, id)), words);
+    }
+  }
+
+  drawNote() {
+    const { feed } = this,
+      { head, upto, begin } = feed;
+    let said = null;
+    if (feed.error)
+      said = [
+        h("span", { class: "bad" }, words(feed.error)),
+        h("button", { type: "button", onclick: () => this.again() }, "Try again"),
+      ];
+    else if (!feed.caughtUp)
+      said = [
+        h(
+          "span.loading",
+          {},
+          head > 0 ? `Reading the log: ${full(Math.max(0, upto + 1))} of ${counted(head + 1, "record")}` : "Reading the log…",
+        ),
+      ];
+    else if (begin > 0)
+      said = [
+        `The newest ${full(head + 1 - begin)} of ${counted(head + 1, "record")}.`,
+        h("button", { type: "button", onclick: (event) => this.earlier(event.target) }, "Read earlier ones"),
+      ];
+    const text = said ? said.map((part) => part.textContent ?? part).join(" ") : "";
+    if (text === this.noted) return;
+    this.noted = text;
+    this.note.hidden = !said;
+    fill(this.note, said);
+  }
+
+  async earlier(button) {
+    button.disabled = true;
+    await attempt(() => this.feed.earlier());
+    button.disabled = false;
+  }
+
+  again() {
+    const { id } = this;
+    this.id = null;
+    this.open(id);
+  }
+
+  badge(view, count) {
+    const tab = this.tabs.children[view],
+      text = count ? String(count) : "";
+    if ((tab.querySelector(".badge")?.textContent ?? "") === text) return;
+    fill(tab, VIEWS[view], text && h("span.badge", {}, text));
+  }
+
+  drawHead() {
+    const { info, feed, page } = this,
+      { timeline } = feed,
+      may = page.may("send");
+    this.badge(1, info?.pending ?? 0);
+    this.badge(2, timeline.unsent);
+    const status = info?.status ?? (timeline.open ? "running" : "idle");
+    const usage = sum(info?.usage ?? timeline.usage, timeline.open ? timeline.turn.tokens : null);
+    const stamp = JSON.stringify([info, status, may, this.id, total(usage), timeline.turns.size, feed.error?.message]);
+    if (stamp === this.headed) return;
+    this.headed = stamp;
+    const waiting = (info?.waits ?? []).filter((wait) => status === "running" || wait.kind !== "commit");
+    const labels = Object.entries(info?.labels ?? {});
+    const kin = feed.timeline.identity?.source;
+    fill(
+      this.head,
+      h("button.quiet.back", { type: "button", onclick: () => page.back() }, "‹ Agents"),
+      h(
+        "div.title",
+        {},
+        h(
+          "h2",
+          { tabIndex: -1 },
+          h("span.dot", {
+            class: status === "running" && waiting.some((wait) => wait.kind === "approval") ? "waiting" : status,
+            role: "img",
+            "aria-label": status,
+          }),
+          ident(this.id),
+        ),
+      ),
+      h(
+        "div.buttons",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            disabled: !may || status !== "running",
+            onclick: () => stop(page, this.id),
+            "aria-keyshortcuts": "x",
+          },
+          "Stop",
+        ),
+        kin && timeline.open && status === "running" && !info?.waits?.length
+          ? h("button", { type: "button", disabled: !may, onclick: () => resume(page, this.id) }, "Take up")
+          : null,
+        h("button", { type: "button", disabled: !may, onclick: () => page.fork(), "aria-keyshortcuts": "f" }, "Fork"),
+      ),
+      h(
+        "p.sub",
+        {},
+        [
+          info?.definition && plain(info.definition),
+          info?.turn ? `turn ${info.turn}` : "no turn yet",
+          h("span", { title: spent(usage) }, `${short(total(usage))} tokens`),
+          info?.pending ? counted(info.pending, "message waits", "messages wait") : null,
+          info?.parent ? ["child of ", agentLink(info.parent)] : null,
+          kin ? ["fork of ", agentLink(kin)] : null,
+        ]
+          .filter(Boolean)
+          .map((part, n) => [n ? " · " : "", part]),
+        labels.map(([name, value]) => [" ", h("span.label-tag", {}, plain(`${name}=${value}`))]),
+      ),
+      waiting.length
+        ? h(
+            "p.waits",
+            {},
+            waiting.map((wait) => h("span", { class: wait.kind === "approval" ? "asked" : "" }, plain(waits(wait, Date.now())))),
+          )
+        : null,
+    );
+  }
+}

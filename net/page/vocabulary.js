@@ -1,0 +1,42 @@
+// The types of records that the timeline is folded from: all of docs/events.md but the chunks, which only a running answer needs. A
+// test compares the list with the vocabulary, so that a new type is not left out in silence.
+
+export const CHUNK = "assistant/chunk";
+
+export const TYPES = [
+  "log/created",
+  "log/forked",
+  "inbox/put",
+  "inbox/claim",
+  "inbox/drop",
+  "turn/start",
+  "turn/cancel",
+  "turn/suspend",
+  "turn/resume",
+  "turn/end",
+  "step/start",
+  "step/end",
+  "user/message",
+  "request/header",
+  "request/context",
+  "request/sent",
+  "request/failed",
+  "assistant/message",
+  "tool/call",
+  "tool/result",
+  "surface/replace",
+  "command/run",
+  "command/result",
+  "outbox/put",
+  "outbox/sent",
+  "outbox/failed",
+  "mail/sent",
+  "child/spawned",
+  "child/ended",
+  "approval/asked",
+  "approval/answered",
+  "timer/set",
+  "timer/fired",
+  "timer/cancelled",
+  "note",
+];
