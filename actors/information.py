@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..mailbox.addresses import effect_key
 from .channels.losses import lost_replies
 from .values import AgentInfo, Wait, moment
 
@@ -50,8 +51,9 @@ def info_in_log(id: str, state: AgentState, *, status: Status, waits: tuple[Wait
 def waits_of(actor: Actor) -> tuple[Wait, ...]:
     """What an open agent waits for: as far as its log says, and what is known in memory alone."""
     runtime, waits = actor.runtime, list(waits_in_log(actor.state))
+    asked = {wait.what for wait in waits if wait.kind == "ask"}
     for edge in runtime.graph.of(actor.id):
-        if edge.kind != "delegate":  # the log has that one
+        if edge.kind != "delegate" and (edge.kind != "ask" or edge.target not in asked):  # the log has those
             waits.append(Wait(edge.kind, edge.target, moment(edge.since) if edge.since else None))
     stream = actor.turn.stream if actor.turn is not None else None
     if stream is not None and stream.queued:
@@ -65,11 +67,11 @@ def waits_of(actor: Actor) -> tuple[Wait, ...]:
 
 
 def waits_in_log(state: AgentState) -> Iterator[Wait]:
-    """What the open turn waits for or, if none is open, what the clock has for the agent next."""
+    """What the open turn waits for or, if none is open, whose end the agent waits for and what the clock has for it next."""
     if state.position.open:
         yield from _in_turn(state)
     else:
-        yield from _by_clock(state)
+        yield from _at_rest(state)
 
 
 def _in_turn(state: AgentState) -> Iterator[Wait]:
@@ -90,9 +92,23 @@ def _in_turn(state: AgentState) -> Iterator[Wait]:
     for question in state.approvals.open.values():
         until = None if question.expires is None else moment(question.expires)
         yield Wait("approval", question.question, moment(question.asked), until)
+    yield from _asked(state)
 
 
-def _by_clock(state: AgentState) -> Iterator[Wait]:
+def _asked(state: AgentState) -> Iterator[Wait]:
+    """Whom each call without a result has asked last; of mail under an id that a tool chose, nobody can say which call sent it."""
+    at = state.position
+    for call in at.open_calls if state.asks.asked else ():
+        prefix = f"{effect_key(state.identity.agent, at.turn, at.step, call.id)}#"
+        asked = next((ask for ask in reversed(state.asks.asked) if ask.message_id.startswith(prefix)), None)
+        if asked is not None:
+            yield Wait("ask", asked.to, moment(asked.time))
+
+
+def _at_rest(state: AgentState) -> Iterator[Wait]:
+    for child in state.children.alive():
+        if child.background:
+            yield Wait("child", child.id)
     timer = min(state.timers.all(), key=lambda timer: timer.due, default=None)
     if timer is not None:
         yield Wait("timer", timer.message.text, None, moment(timer.due))

@@ -227,7 +227,10 @@ class Runtime:
                 _log.exception("agent %r could not be taken up", id)
                 self.report.failed[id] = CallboardError(f"agent {id!r} could not be taken up: {described(error)}", agent=id)
                 return
-            (self.report.resumed if actor.take_up or actor.position.open else self.report.woken).append(id)
+            if actor.take_up or actor.position.open:
+                self.report.resumed.append(id)
+            elif actor.status == "running" or len(actor.state.outbox):
+                self.report.woken.append(id)
 
     @trio.lowlevel.enable_ki_protection
     async def _notice_cancel(self) -> None:

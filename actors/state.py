@@ -18,6 +18,8 @@ from ..storage.events import Event, InboxPut, LogCreated, LogForked, TurnResume,
 from ..storage.folds import (
     Approvals,
     ApprovalsState,
+    Asks,
+    AsksState,
     Children,
     ChildrenState,
     Choices,
@@ -34,6 +36,7 @@ from ..storage.folds import (
     TimersState,
     UsageFold,
     UsageState,
+    wait_kinds,
 )
 from ..storage.store import Summary
 from .gauge import UNKNOWN, Gauge, GaugeState
@@ -67,6 +70,7 @@ class Dump(Struct, frozen=True):
     forked_idle: bool = False
     told: str | None = None
     restarts: RestartsState = RestartsState()
+    asks: AsksState = AsksState()
     choices: ChoicesState = ChoicesState()
     gauge: GaugeState = UNKNOWN
 
@@ -85,6 +89,7 @@ class AgentState:
     __slots__ = (
         "_table",
         "approvals",
+        "asks",
         "children",
         "choices",
         "context",
@@ -114,6 +119,7 @@ class AgentState:
         self.approvals = Approvals()
         self.usage = UsageFold()
         self.restarts = Restarts()
+        self.asks = Asks()
         self.choices = Choices()
         self.context = RuntimeContext(self.surface)
         self.gauge = Gauge(self.surface, self.headers)
@@ -147,6 +153,7 @@ class AgentState:
             self.approvals,
             self.usage,
             self.restarts,
+            self.asks,
             self.choices,
             self.context,
             self.gauge,
@@ -183,7 +190,8 @@ class AgentState:
 
     def summary(self) -> Summary:
         """What the index should know now."""
-        identity, at = self.identity, self.position
+        identity, at, timer = self.identity, self.position, self.next_due(0)
+        waits = () if self.forked_idle else wait_kinds(at, self.approvals, self.asks, self.children, timed=timer is not None)
         return Summary(
             identity.name,
             identity.labels,
@@ -193,9 +201,9 @@ class AgentState:
             at.open and not self.forked_idle,
             self.inbox.due(0),
             len(self.outbox),
-            self.next_due(0),
+            timer,
             self.usage.own,
-            ("approval",) if self.approvals.open else (),
+            waits,
         )
 
     def dump(self) -> bytes:
@@ -216,6 +224,7 @@ class AgentState:
                 self.forked_idle,
                 self.context.told,
                 self.restarts.dump(),
+                self.asks.dump(),
                 self.choices.dump(),
                 self.gauge.dump(),
             )
@@ -236,6 +245,7 @@ class AgentState:
         state.approvals = Approvals.load(dump.approvals)
         state.usage = UsageFold.load(dump.usage)
         state.restarts = Restarts.load(dump.restarts)
+        state.asks = Asks.load(dump.asks)
         state.choices = Choices.load(dump.choices)
         state.forked_idle = dump.forked_idle
         state.context = RuntimeContext(state.surface, dump.told)

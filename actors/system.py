@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..storage.engines.checks import check_agent
 from ..storage.errors import UsageError
+from ..storage.folds.waits import KINDS
 from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
 from ..storage.store import Head, Store
@@ -164,8 +165,19 @@ class System:
     def agents(
         self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None, after: str | None = None
     ) -> AsyncIterator[AgentSummary]:
-        """All agents in order of their ids (those behind the id `after`), from the index; `waiting` picks those whose open turn
-        waits for that kind."""
+        """All agents in order of their ids (those behind the id `after`), from the index.
+
+        `waiting` picks those that wait for that kind: `approval` (a person), `ask` (a call that asked another agent has no result
+        yet), `child` (its answer or, of an agent at rest, its end in the background), `retry` (of a model call), or `timer` (an
+        agent at rest with a reminder, or with input that waits for its time). These begin and end with records, and the index
+        has them when those are on disk. What only a running process knows (model, model-slot, tool, commit, definition, asks
+        through a handle) `ref.info` says.
+
+        Raises:
+            UsageError: the index has no such kind.
+        """
+        if waiting is not None and waiting not in KINDS:
+            raise UsageError(f"the index knows no agents that wait for {waiting!r}; search for one of {', '.join(KINDS)}")
         registry = self._runtime.registry
 
         async def look(head: Head) -> Sequence[AgentSummary]:

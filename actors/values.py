@@ -175,7 +175,7 @@ class AgentSummary(Struct, frozen=True, kw_only=True):
     turn: int = 0
     usage: Usage = NO_USAGE
     waits: tuple[str, ...] = ()
-    """Kinds of what its open turn waits for durably."""
+    """What it waits for, in the kinds that the index has: approval, ask, child, retry, timer."""
     updated: datetime | None = None
 
     @classmethod

@@ -6,9 +6,9 @@ that has something to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 from .events import (
-    ApprovalAnswered,
-    ApprovalAsked,
     Event,
     InboxClaim,
     InboxDrop,
@@ -20,9 +20,7 @@ from .events import (
     TurnResume,
     TurnStart,
 )
-from .folds.outbox import Outbox
-from .folds.timers import Timers
-from .folds.usage import UsageFold
+from .folds import Approvals, Asks, Children, Outbox, Position, Timers, UsageFold, wait_kinds
 from .records import Record, UnknownEvent
 from .store import Summary
 
@@ -36,21 +34,26 @@ class IndexFold:
         self._parent: str | None = None
         self._turn, self._open = 0, False
         self._outbox, self._timers, self._usage = Outbox(), Timers(), UsageFold()
+        self._position, self._approvals, self._asks, self._children = Position(), Approvals(), Asks(), Children()
         self._waking: dict[str, bool] = {}
         self._later: dict[str, int] = {}
         self._parked = False
-        self._questions: set[str] = set()
 
     def apply(self, record: Record) -> None:
         """Take in the next record."""
         event = record.event
         if isinstance(event, UnknownEvent):
             return
-        for fold in (self._outbox, self._timers, self._usage):
-            fold.apply(record.seq, record.time, event)
+        for fold in self._folds():
+            if isinstance(event, fold.EVENTS):
+                fold.apply(record.seq, record.time, event)
         self._identity(event)
         self._turns(event)
         self._inbox(event)
+
+    def _folds(self) -> tuple[Any, ...]:
+        around = (self._outbox, self._timers, self._usage)
+        return (*around, self._position, self._approvals, self._asks, self._children)
 
     def _identity(self, event: Event) -> None:
         if isinstance(event, LogCreated):
@@ -61,7 +64,7 @@ class IndexFold:
             self._parent, self._depth, self._open = None, 0, False
             self._waking.clear()
             self._later.clear()
-            self._questions.clear()
+            self._position.fork()
 
     def _turns(self, event: Event) -> None:
         if isinstance(event, TurnStart):
@@ -70,10 +73,6 @@ class IndexFold:
             self._open = True
         elif isinstance(event, TurnEnd):
             self._open = False
-        elif isinstance(event, ApprovalAsked):
-            self._questions.add(event.id)
-        elif isinstance(event, ApprovalAnswered):
-            self._questions.discard(event.id)
 
     def _inbox(self, event: Event) -> None:
         if isinstance(event, InboxPut) and event.wake:
@@ -103,6 +102,12 @@ class IndexFold:
         timer = self._timers.next_due
         return min(later if timer is None else [timer, *later], default=None)
 
+    @property
+    def _waits(self) -> tuple[str, ...]:
+        if self._position.open and not self._open:
+            return ()  # a fork that nobody has taken up
+        return wait_kinds(self._position, self._approvals, self._asks, self._children, timed=self._next is not None)
+
     def summary(self) -> Summary:
         """What the index should know."""
         return Summary(
@@ -116,5 +121,5 @@ class IndexFold:
             len(self._outbox),
             self._next,
             self._usage.own,
-            ("approval",) if self._questions else (),
+            self._waits,
         )

@@ -20,7 +20,8 @@ from .records import Record
 from .runs import ChunkRun
 
 Flag = Literal["attention", "timer"]
-"""`attention`: has an open turn, due input or unsent replies. `timer`: has a timer set, or input that waits for its time."""
+"""`attention`: has an open turn, due input, unsent replies or a child at work. `timer`: has a timer set, or input that waits for
+its time."""
 
 
 class Summary(Struct, frozen=True, omit_defaults=True):
@@ -43,12 +44,13 @@ class Summary(Struct, frozen=True, omit_defaults=True):
     usage: Usage = NO_USAGE
     """Its own, without that of its children, which the index has too: so a sum counts nothing twice."""
     waits: tuple[str, ...] = ()
-    """Kinds of what the open turn waits for durably (`approval`, `child`)."""
+    """What it waits for, in kinds that begin and end with records (`folds.waits.KINDS`): `approval`, `ask`, `child` and `retry`
+    of an open turn; `timer` and `child` (in the background) of an agent at rest."""
 
     @property
     def attention(self) -> bool:
-        """Whether start-up has to look at this agent."""
-        return self.open or self.due or self.outbox > 0
+        """Whether start-up has to look at this agent. Also if it waits for a child: its end may have found nobody to tell."""
+        return self.open or self.due or self.outbox > 0 or "child" in self.waits
 
 
 class Head(Struct, frozen=True):

@@ -42,9 +42,12 @@ async def heads(store: Store, prefix: str = "") -> AsyncIterator[Head]:
 
 
 def status_of(head: Head) -> str:
-    """`running`: a turn is open, also one that waits for a restart; `waiting`: open until something happens; `due`; `idle`."""
+    """`running`: a turn is open, also one that waits for a restart; `waiting`: for something to happen, also for a child in the
+    background; `due`; `idle`."""
     if head.summary.open:
         return "waiting" if head.summary.waits else "running"
+    if "child" in head.summary.waits:
+        return "waiting"
     return "due" if head.summary.attention else "idle"
 
 

@@ -1,9 +1,9 @@
 """Folds: what a log means, each a pure function of its records that is also kept one record at a time.
 
 `surface` (what the model sees), `headers` (what it is asked with), `position` (where the agent stands), `usage`, `children`,
-`outbox`, `timers`, `approvals`, `restarts`, `choices`; the inbox is a fold too, one floor up. Each is total (no log makes it raise), costs
-O(event), and has `EVENTS` (the types it reads), `apply(seq, time, event)`, `dump()` and `load(dumped)` for snapshots, and
-`fork()`, called after the first record of a fork: what belongs to the origin alone begins anew.
+`outbox`, `timers`, `approvals`, `restarts`, `asks`, `choices`; the inbox is a fold too, one floor up. Each is total (no log makes
+it raise), costs O(event), and has `EVENTS` (the types it reads), `apply(seq, time, event)`, `dump()` and `load(dumped)` for
+snapshots, and `fork()`, called after the first record of a fork: what belongs to the origin alone begins anew.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ from .surface import Surface, SurfaceState
 from .timers import Timer, Timers, TimersState
 from .usage import UsageFold, UsageState
 from .view import MessageView
+from .waits import Asks, AsksState, wait_kinds
 
 __all__ = [
     "NO_RESULT",
     "Approvals",
     "ApprovalsState",
+    "Asks",
+    "AsksState",
     "Child",
     "Children",
     "ChildrenState",
@@ -50,4 +53,5 @@ __all__ = [
     "UsageFold",
     "UsageState",
     "Verdict",
+    "wait_kinds",
 ]
