@@ -88,9 +88,9 @@ class Preview:
         route, text, channel = self._current(), self._text, self._lane.channel
         if route is None or not text or text == self._shown:
             return
-        self._next = trio.current_time() + channel.edit_every_s
         place = place_of(route)
         if not self._lane.ready or not self._lane.queue.hold(place):
+            self._next = trio.current_time() + channel.edit_every_s
             return
         delivery = next_delivery(self._actor)
         entry = Delivery(

@@ -82,6 +82,11 @@ class WebhookChannel(Channel):
     def __repr__(self) -> str:
         return f"<WebhookChannel {self.name!r}>"
 
+    @property
+    def signed(self) -> bool:
+        """Whether it knows by itself who sends; if not, whoever hands requests over has to."""
+        return self._key is not None
+
     async def run(self, inbound: Inbound) -> None:
         """Be there, with one pool of connections."""
         assert isinstance(inbound, ChannelInbound), "the switchboard made it"
