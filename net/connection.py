@@ -8,6 +8,7 @@ connection ends all its tasks; calls that the client wanted cancelled with it ar
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -18,7 +19,7 @@ from .handlers import HANDLERS, Caller, Desk
 from .limits import ServiceLimits
 from .websocket import Closed, Socket
 from .wire import methods as m
-from .wire.closes import FAULT, NO_PROTOCOL, NORMAL, NOT_READING
+from .wire.closes import FAULT, GOING_AWAY, NO_PROTOCOL, NORMAL, NOT_READING
 from .wire.frames import Id
 from .wire.server import Call, Malformed, Note, ServerEnd
 
@@ -56,8 +57,8 @@ class Stream:
 class Connection:
     """The service's side of one connection, after its handshake."""
 
-    def __init__(self, socket: Socket, desk: Desk, limits: ServiceLimits) -> None:
-        self._socket, self._desk, self._limits = socket, desk, limits
+    def __init__(self, socket: Socket, desk: Desk, limits: ServiceLimits, *, leaving: Callable[[], bool] = lambda: False) -> None:
+        self._socket, self._desk, self._limits, self._leaving = socket, desk, limits, leaving
         self._end = ServerEnd(max_message=limits.message_bytes)
         self._calls: dict[Id, Running] = {}
         self._streams: dict[int, Stream] = {}
@@ -122,6 +123,10 @@ class Connection:
             if len(self._streams) >= self._limits.streams:
                 return self._end.refuse(call.id, f"{len(self._streams)} streams are open on this connection: close one")
             self._nursery.start_soon(self._run_stream, call)
+            return None
+        if call.method.scope == "send" and self._leaving():
+            # Not an error: the client connects again and sends it again, to whoever serves then.
+            self._nursery.start_soon(self.close, GOING_AWAY, "the service is closing")
             return None
         if call.id in self._calls:
             return self._end.refuse(call.id, f"the id {call.id!r} is in use by a call that has no answer yet")

@@ -107,7 +107,7 @@ def _connections(service: Mapping[str, Any]) -> Iterator[Any]:
     yield _gauge("callboard_connections", "WebSocket connections.", service["connections"])
     yield _gauge("callboard_followers", "Streams of records that are open.", service["followers"])
     yield _gauge("callboard_http_requests_waiting", "HTTP requests at their handlers.", service["requests"])
-    feeds = service["feeds"]
+    feeds = {"encoded": 0, "bytes": 0, **service["feeds"]}
     encoded = _counter("callboard_records_encoded", "Records encoded for followers, each once for all of them.", ())
     encoded.add_metric((), feeds["encoded"])
     yield encoded

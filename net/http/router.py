@@ -56,8 +56,8 @@ class Route(Struct, frozen=True, kw_only=True):
     dialect: Dialect = "callboard"
     waits: bool = False
     """Whether it waits for an agent: then a client that goes away ends the wait."""
-    drains: bool = False
-    """Whether it still answers while the service drains."""
+    probe: bool = False
+    """Whether it answers also while the service recovers or drains."""
 
 
 class Router:

@@ -53,7 +53,7 @@ def probe_routes(probes: Probes, metrics: Metrics) -> list[Route]:
             door="public",
             text="Whether the process lives.",
             result=Health,
-            drains=True,
+            probe=True,
         ),
         Route(
             method="GET",
@@ -63,9 +63,9 @@ def probe_routes(probes: Probes, metrics: Metrics) -> list[Route]:
             text="Whether work may be sent, and what start-up took up.",
             result=Readiness,
             statuses=(200, 503),
-            drains=True,
+            probe=True,
         ),
-        Route(method="GET", path="/metrics", handler=metrics.show, door="read", text="Figures for Prometheus.", drains=True),
+        Route(method="GET", path="/metrics", handler=metrics.show, door="read", text="Figures for Prometheus.", probe=True),
     ]
 
 

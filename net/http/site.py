@@ -19,6 +19,7 @@ from ..access import EVERYTHING, Access, Grant
 from ..handlers import Caller
 from ..limits import ServiceLimits
 from .failures import Refused, response_to
+from .health import State
 from .line import Gone, Line
 from .messages import HTML, Request, Response
 from .router import Route, Router, Visit, decoded
@@ -35,12 +36,19 @@ class Site:
     def __init__(self, access: Access, limits: ServiceLimits, routes: Sequence[Route]) -> None:
         self._access, self._limits = access, limits
         self.router = Router(routes)
-        self.draining = False
-        """Whether only what `drains` is answered."""
+        self.state: State = "recovering"
+        """What is not `ready` answers probes alone."""
+        self.requests = 0
+        """Requests at their handlers."""
         self.answered: Counter[tuple[str, int]] = Counter()
         """Answers by route and status; no route has the empty name."""
         self.waiting: set[trio.CancelScope] = set()
-        """Requests at their handlers, and answers that are poured."""
+        """Those of them that wait for an agent."""
+
+    @property
+    def draining(self) -> bool:
+        """Whether connections end with the answer under way."""
+        return self.state == "draining"
 
     async def serve(self, line: Line, request: Request | None) -> None:
         """Answer this request, and those that follow it, until the connection ends."""
@@ -57,8 +65,8 @@ class Site:
             return
 
     def let_go(self) -> None:
-        """Answer nothing new, and those who wait for an agent with 503: what they sent goes on without them."""
-        self.draining = True
+        """Answer those who wait for an agent with 503: what they sent goes on without them."""
+        self.state = "draining"
         for scope in self.waiting:
             scope.cancel()
 
@@ -99,24 +107,27 @@ class Site:
         grant = self._grant(route, request)
         if grant is None:
             return Response(b"", 303, HTML, (("location", "/login"),))
-        if self.draining and not route.drains:
-            raise _closing()
+        if self.state != "ready" and not route.probe:
+            raise _not_now(self.state)
         request = await line.body(request, self._limits.body_bytes)
         return Visit(request, grant, path, decoded(route, request))
 
     async def _run(self, line: Line, route: Route, visit: Visit) -> bool:
         """Let the handler answer. When the service lets go, who waits for an answer has 503, and one that is poured is cut."""
         response: Response | None = None
+        self.requests += 1
         with trio.CancelScope() as scope:
-            self.waiting.add(scope)
+            if route.waits:
+                self.waiting.add(scope)
             try:
                 response = await self._or_error(route, visit.request, route.handler(visit))
                 return await self._answer(line, visit.request, response, route)
             finally:
                 self.waiting.discard(scope)
+                self.requests -= 1
         if response is not None:
             return False
-        return await self._answer(line, visit.request, response_to(_closing(), route.dialect), route)
+        return await self._answer(line, visit.request, response_to(_not_now(self.state), route.dialect), route)
 
     async def _or_error(self, route: Route, request: Request, work: Awaitable[_Value]) -> _Value | Response:
         """What the work gives, or an answer that says why it gives nothing."""
@@ -187,8 +198,9 @@ class Site:
         return response.with_headers(("access-control-allow-origin", origin), _ASKED_AGAIN)
 
 
-def _closing() -> Refused:
-    return Refused(503, "the service is closing; what was accepted goes on", ("retry-after", "1"))
+def _not_now(state: State) -> Refused:
+    text = "what was accepted goes on" if state == "draining" else "an earlier one left something to take up"
+    return Refused(503, f"the service is {state}: {text}; try again", ("retry-after", "1"))
 
 
 async def _watch(line: Line, caller: Caller, scope: trio.CancelScope) -> None:

@@ -73,6 +73,7 @@ async def site(**limits: Any) -> AsyncGenerator[Web]:
     bounds = ServiceLimits(**limits)
     async with browsing(limits=bounds, tokens=TOKENS) as web:
         web.server.site = Site(Access(TOKENS), bounds, ROUTES)
+        web.server.site.state = "ready"
         yield web
 
 

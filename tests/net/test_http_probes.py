@@ -44,7 +44,7 @@ async def test_what_could_not_be_taken_up_is_said_to_those_who_may_know(autojump
 
 async def test_a_service_that_drains_lives_and_is_not_ready(autojump_clock: object) -> None:
     async with browsing(make(scripted()), tokens=TOKENS, token="reader") as web:
-        web.server.site.draining = True
+        web.server.site.state = "draining"
         assert (await web.get("/healthz")).status == 200
         ready = await web.get("/readyz")
         assert (ready.status, ready.json["status"], ready.headers["connection"]) == (503, "draining", "close")
@@ -109,6 +109,8 @@ async def test_the_document_has_every_route_and_what_it_takes(autojump_clock: ob
 class Hook(Channel):
     """Takes what is signed."""
 
+    signed = True
+
     def __init__(self) -> None:
         self.got: list[tuple[Any, bytes]] = []
 
@@ -132,4 +134,8 @@ async def test_a_webhook_goes_to_its_channel_which_says_who_may_come(autojump_cl
         assert hook.got[0][1] == b"\x00raw"
         assert (await web.ask("POST", "/v1/channels/git%2Fhub", b"x")).status == 403
         assert (await web.ask("POST", "/v1/channels/other", b"x")).status == 404
+        hook.signed = False
+        for token, status in (("wrong", 401), ("reader", 403), ("sender", 202)):
+            reply = await web.ask("POST", "/v1/channels/git%2Fhub", b"x", x_signature="good", authorization=f"Bearer {token}")
+            assert reply.status == status
         channels.clear()

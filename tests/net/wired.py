@@ -14,7 +14,7 @@ from typing import Any
 
 import trio
 from trio.testing import lockstep_stream_pair, memory_stream_pair
-from trio_websocket import WebSocketConnection, wrap_client_stream
+from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_stream
 
 from callboard.actors.agent import Agent
 from callboard.actors.models.model import Model
@@ -24,7 +24,7 @@ from callboard.net.access import Access
 from callboard.net.client import Client, connected
 from callboard.net.limits import ServiceLimits
 from callboard.net.service import Server
-from callboard.net.websocket import Socket
+from callboard.net.websocket import Socket, leaves
 from callboard.net.wire.methods import SUBPROTOCOL
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import Disconnected
@@ -80,10 +80,14 @@ class Wires:
     async def dial(self) -> AsyncGenerator[Socket]:
         """What a client opens its connections with."""
         refused = True
-        async with self._open() as connection:
-            if connection is not None:
-                refused = False
-                yield Socket(connection)
+        try:
+            async with self._open() as connection:
+                if connection is not None:
+                    refused = False
+                    yield Socket(connection)
+        except ExceptionGroup as group:
+            if not any(isinstance(leaf, ConnectionRejected) for leaf in leaves(group)):
+                raise
         if refused:
             raise Disconnected("nobody answers")
 
