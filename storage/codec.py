@@ -159,7 +159,8 @@ def pack_run(run: ChunkRun) -> PackedRun:
     ops: list[PackedOp] = []
     key, texts = -1, list[str]()
     for chunk in run.chunks:
-        this, text = _delta(chunk)
+        # Most are text, and all are looked at: what `_delta` says of those stands here once more.
+        this, text = (chunk.index << 2 | _TEXT, chunk.text) if type(chunk) is TextDelta else _delta(chunk)
         if this < 0:
             ops.append(chunk)
         elif this == key:
@@ -174,9 +175,7 @@ def pack_run(run: ChunkRun) -> PackedRun:
 
 
 def _delta(chunk: Chunk) -> tuple[int, str]:
-    # The key under which a delta can be joined with its neighbours, or -1 for what carries more than text.
-    if type(chunk) is TextDelta:
-        return chunk.index << 2 | _TEXT, chunk.text
+    # The key under which a delta (but for text) can be joined with its neighbours, or -1 for what carries more than text.
     if type(chunk) is ReasoningDelta and chunk.signature is None:
         return chunk.index << 2 | _REASONING, chunk.text
     if type(chunk) is ToolCallDelta and chunk.id is None and chunk.name is None:

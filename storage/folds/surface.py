@@ -26,7 +26,7 @@ from msgspec import Struct
 from ..digest import message_line
 from ..errors import StoreError
 from ..events import AssistantMessage, Event, SurfaceReplace, ToolResult, UserMessage
-from ..messages import Message
+from ..messages import File, Image, Message, ToolResultBlock
 from .pairing import Answers, arrange, result_message, split, stand_in
 from .view import MessageView
 
@@ -46,12 +46,33 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SurfaceState).decode
 
 
+def _shows_media(message: Message) -> bool:
+    for block in message.content:
+        if isinstance(block, Image | File):
+            return True
+        if isinstance(block, ToolResultBlock) and any(isinstance(inner, Image | File) for inner in block.content):
+            return True
+    return False
+
+
 class Surface:
     """The model's view, folded one record at a time."""
 
     EVENTS: ClassVar[tuple[type[Event], ...]] = (UserMessage, AssistantMessage, ToolResult, SurfaceReplace)
 
-    __slots__ = ("_asking", "_hash", "_hashed", "_late", "_open", "_packed", "_recorded", "_seqs", "_settled", "_waiting")
+    __slots__ = (
+        "_asking",
+        "_hash",
+        "_hashed",
+        "_late",
+        "_media",
+        "_open",
+        "_packed",
+        "_recorded",
+        "_seqs",
+        "_settled",
+        "_waiting",
+    )
 
     def __init__(self) -> None:
         self._seqs: list[int] = []
@@ -62,6 +83,7 @@ class Surface:
         self._late: set[str] = set()
         self._hash: HASH | None = None
         self._hashed = 0
+        self._media = False
         self._packed: msgspec.Raw | None = None
         """The surface of the snapshot, until somebody looks."""
         self._waiting: list[tuple[int, Event]] = []
@@ -80,6 +102,12 @@ class Surface:
         """The messages on the surface with the seqs that recorded them; stand-ins have none and are left out."""
         self._unpack()
         return tuple((self._seqs[at], message) for at, message in arrange(self._recorded).placed if at is not None)
+
+    @property
+    def has_media(self) -> bool:
+        """Whether any message holds a picture or a file; nearly none do, and then nobody has to look at each of them again."""
+        self._unpack()
+        return self._media
 
     # -- the fold
 
@@ -144,6 +172,7 @@ class Surface:
     def _add(self, seq: int, message: Message) -> None:
         self._seqs.append(seq)
         self._recorded.append(message)
+        self._media = self._media or _shows_media(message)
         part = split(message)
         late = False
         for call, result in part.results:
@@ -188,6 +217,7 @@ class Surface:
         self._open, self._asking, self._late = done.open, done.asking, done.late
         self._hash = None
         self._hashed = 0
+        self._media = any(map(_shows_media, self._recorded))
 
     # -- replacing
 

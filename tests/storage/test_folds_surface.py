@@ -299,3 +299,15 @@ def test_c002_the_second_request_is_the_first_and_two_messages_more() -> None:
     first = list(script.surface.messages())
     script.begin("two")
     assert list(script.surface.messages()) == [*first, text("two")]
+
+
+def test_the_surface_knows_whether_it_shows_media() -> None:
+    picture = m.Image(media_type="image/png", blob="0" * 64)
+    shows = e.UserMessage(message=msgspec.structs.replace(text("p"), content=(m.TextBlock("look"), picture)))
+    assert not built(user("u"), said(asking("a", "c1")), result("c1")).has_media
+    surface = built(user("u"), shows)
+    assert surface.has_media and Surface.load(surface.dump()).has_media and Surface.packed(surface.pack()).has_media
+    surface.apply(9, 0, e.SurfaceReplace(start=1, end=1, message=text("there was a picture")))
+    assert not surface.has_media
+    in_a_result = e.ToolResult(turn=1, step=1, call_id="c1", content=(picture,))
+    assert built(said(asking("a", "c1")), in_a_result).has_media
