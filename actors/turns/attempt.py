@@ -108,7 +108,9 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
                 stream.queued = True
                 await slot.enter_async_context(turn.actor.runtime.model_slots)
                 stream.queued = False
-            terminal = await with_media(call.request, _terminal(call), turn.actor.runtime.store.blob)
+            terminal = _terminal(call)
+            if turn.log.state.surface.has_media:
+                terminal = await with_media(call.request, terminal, turn.actor.runtime.store.blob)
             chunks = turn.chains.stream(turn.actor.context, call.request, terminal)
             first_s = limits.connect_s + limits.first_chunk_s
             await read_stream(chunks, on_chunk, first_s=first_s, gap_s=limits.chunk_gap_s)

@@ -75,7 +75,9 @@ async def prepare(turn: Turn) -> Call:
     if prepared.request.messages is not request.messages:
         _refuse_other_messages(turn, request, prepared)
     settings, defaulted = apply_defaults(prepared.request.settings, prepared.defaults)
-    messages = prepared.request.messages if prepared.images else without_images(prepared.request.messages)
+    messages = prepared.request.messages
+    if not prepared.images and turn.log.state.surface.has_media:
+        messages = without_images(messages)
     ready = msgspec.structs.replace(prepared.request, settings=frozen_settings(settings), messages=messages)
     header = header_of(ready, defaulted)
     return Call(ready, header, model, prepared)
