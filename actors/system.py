@@ -24,6 +24,7 @@ from ..storage.store import Head, Store
 from .agent import Agent
 from .channels.channel import Channel, Deliver
 from .channels.switchboard import agents_of
+from .collector import Mode, collector
 from .content import mint_id
 from .deleting import delete
 from .listing import Listing
@@ -67,6 +68,7 @@ class System:
         idle_after: float = 60,
         model_slots: int | None = None,
         now: Callable[[], float] = time.time,
+        gc: Mode | None = None,
     ) -> AsyncGenerator[System]:
         """Open a system for the length of a block.
 
@@ -82,12 +84,14 @@ class System:
             idle_after: seconds after which an idle agent is dropped from memory.
             model_slots: how many model calls run at once; None for no bound.
             now: the wall clock, in Unix seconds.
+            gc: "server" tunes Python's garbage collector for a process that serves many agents, while the system is open.
 
         Raises:
             StoreInUse: another process, or another system here, owns the folder.
             StoreError: the store cannot be opened.
         """
         async with AsyncExitStack() as stack:
+            stack.enter_context(collector(gc))
             if isinstance(store, str | os.PathLike):
                 store = await stack.enter_async_context(open_store(store))
             runtime = Runtime(

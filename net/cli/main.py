@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import importlib
 import io
 import os
@@ -13,6 +12,7 @@ from functools import partial
 
 import trio
 
+from ...actors.collector import serve_many
 from .output import Output
 from .parser import parse
 from .problems import FAULT, PIPE_CLOSED, describe, leaves
@@ -51,9 +51,7 @@ def _run(words: Sequence[str], output: Output) -> int:
 
 async def _command(arguments: argparse.Namespace, output: Output) -> int:
     module = importlib.import_module(f".{arguments.command}", __package__)
-    # What is imported by now lives as long as the process: the collector need not look at it again and again.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    serve_many()  # what is imported by now lives as long as the process
     return int(await module.command(arguments, output))
 
 
