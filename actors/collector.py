@@ -1,8 +1,8 @@
 """The garbage collector of a process that serves many agents.
 
-An agent in memory is many small objects that live long, and Python's collector looks at all that live again and again: with 200 to
-5,000 agents that costs a fifth to two thirds of the time. What a server does about it: freeze what is there by now, so that nobody
-looks at it any more, and look less often. It is the application's choice and not a library's, so it is asked for
+An agent in memory is many small objects that live long, and Python's collector looks at all that live again and again: with 200
+to 5,000 agents that costs a fifth to two thirds of the time. What a server does about it: freeze what is there by now, so that
+nobody looks at it any more, and look less often. It is the application's choice and not a library's, so it is asked for
 (`System.open(gc="server")`); the commands, which are applications, do it by themselves.
 """
 
