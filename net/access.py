@@ -29,6 +29,9 @@ SCOPES: tuple[Scope, ...] = ("read", "send", "admin")
 _TOKEN = re.compile(r"[A-Za-z0-9._~!$'*+^`|#%&-]+")
 """What a token may be made of: what a header and the name of a subprotocol can both carry."""
 
+VARIABLE = "CALLBOARD_TOKENS"
+_NO_TOML = 'is no TOML; it needs a table for each token: ["TOKEN"] and then scopes = ["read"]'
+
 Tokens = Mapping[str, Mapping[str, Any]]
 
 
@@ -191,14 +194,31 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
+def tokens_in(environment: Mapping[str, str]) -> Tokens | None:
+    """The tokens in `$CALLBOARD_TOKENS`, which holds TOML as a file of tokens does; None if it is not set.
+
+    Raises:
+        UsageError: it holds something else; the text does not quote it.
+    """
+    text = environment.get(VARIABLE)
+    return None if text is None else _parse(text, f"${VARIABLE}")
+
+
 def _read(path: Path) -> Tokens:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _parse(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UsageError(f"the tokens in {path} cannot be read: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} {_NO_TOML}") from error
+
+
+def _parse(text: str, where: str) -> Tokens:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         # The parser's text may quote the line, and the line may hold a token.
-        raise UsageError(f'{path} is no TOML; it needs a table for each token: ["TOKEN"] and then scopes = ["read"]') from error
+        raise UsageError(f"{where} {_NO_TOML}") from error
 
 
 def _grant(number: int, token: str, granted: object) -> Grant:

@@ -161,6 +161,11 @@ class Server:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'wss' if self.secure else 'ws'}://{host}:{self.port}"
 
+    @property
+    def page(self) -> str:
+        """Where people look."""
+        return f"http{self.url.removeprefix('ws')}/"
+
     def statistics(self) -> Mapping[str, Any]:
         """Connections, streams, what followers share, and requests over HTTP."""
         return {

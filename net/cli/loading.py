@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...actors.agent import Agent
 from .problems import Refused
@@ -60,8 +60,16 @@ class Files:
         return self._names[file], file, name
 
 
-def load_agents(file: str) -> tuple[list[Agent[Any, Any]], Any]:
-    """Every Agent in the file, and its `deps` if it has any: what tools find in `ctx.deps`.
+class Served(NamedTuple):
+    """What a file has for a service: every Agent in it; its `deps`, which tools find in `ctx.deps`; its `channels`."""
+
+    agents: list[Agent[Any, Any]]
+    deps: Any
+    channels: Mapping[str, Any] | None
+
+
+def load_served(file: str) -> Served:
+    """What is to be served of a file.
 
     Raises:
         Refused: there is no such file, it fails, or there is no Agent in it.
@@ -74,7 +82,7 @@ def load_agents(file: str) -> tuple[list[Agent[Any, Any]], Any]:
     agents = {id(agent): agent for agent in found.values()}
     if not agents:
         raise Refused(f"there is no Agent in {path}")
-    return list(agents.values()), names.get("deps")
+    return Served(list(agents.values()), names.get("deps"), names.get("channels"))
 
 
 def _split(where: str) -> tuple[Path, str]:

@@ -95,14 +95,25 @@ def _add_run(commands: _Commands) -> None:
 
 
 def _add_serve(commands: _Commands) -> None:
-    serve = _add(commands, "serve", "Serve the agents of a Python file over WebSocket, until interrupted.")
+    serve = _add(commands, "serve", "Serve the agents of a Python file over WebSocket and HTTP, until interrupted.")
     serve.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
-    serve.add_argument("file", metavar="FILE", help="a Python file: its Agents, and `deps` for their tools if it has any")
+    serve.add_argument("file", metavar="FILE", help="a Python file: its Agents, and its `deps` and `channels` if it has any")
     serve.add_argument("--port", type=port, default=8000, metavar="N", help="0 for any that is free (default: %(default)s)")
     serve.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="what to bind; without tokens loopback only (default: %(default)s)"
     )
-    serve.add_argument("--tokens", metavar="TOML", help="who may do what; see docs/service.md")
+    serve.add_argument("--tokens", metavar="TOML", help="who may do what (default: $CALLBOARD_TOKENS); see docs/service.md")
+    serve.add_argument("--cert", metavar="PEM", help="a certificate, for TLS")
+    serve.add_argument("--key", metavar="PEM", help="its key (default: in the same file)")
+    serve.add_argument("--origin", action="append", default=[], metavar="URL", help="whose pages may connect; may be repeated")
+    serve.add_argument(
+        "--drain",
+        choices=("finish", "leave"),
+        default="finish",
+        metavar="finish|leave",
+        help="when it is told to end: let open turns finish, or leave them to the next start (default: %(default)s)",
+    )
+    serve.add_argument("--grace", type=seconds, default=30, metavar="S", help="seconds they may take (default: %(default)s)")
 
 
 def _add_tail(commands: _Commands) -> None:

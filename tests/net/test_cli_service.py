@@ -74,7 +74,9 @@ def test_a_served_file_is_tailed_and_its_questions_are_answered(
     assert main(["run", "state", "shop.py:echo", "hello", "--id", "e/1"]) == 0
     served = run("serve", "state", "shop.py", "--port", "0", "--tokens", "tokens.toml", "--json")
     said = json.loads(line(served))
-    assert said == {"url": f"ws://127.0.0.1:{said['port']}", "port": said["port"], "agents": ["clerk", "echo"]}
+    port = said["port"]
+    page = f"http://127.0.0.1:{port}/"
+    assert said == {"url": f"ws://127.0.0.1:{port}", "port": port, "page": page, "agents": ["clerk", "echo"]}
     url = said["url"]
     for where, surroundings in ((url, {"CALLBOARD_TOKEN": "a-token"}), ("state", {})):
         tail = run("tail", where, "e/1", "--types", "turn/end,inbox/put", **surroundings)

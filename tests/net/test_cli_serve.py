@@ -1,0 +1,184 @@
+"""`callboard serve` as a process: how it ends, and where it takes its tokens from."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callboard.net.access import tokens_in
+from callboard.net.cli import main
+from callboard.storage.errors import UsageError
+
+SOURCE = """
+import trio
+from callboard import Agent, tool
+from callboard.actors.testing import Reply, ScriptedModel
+
+@tool(replay="safe")
+async def wait() -> str:
+    "Wait for a file."
+    while not await trio.Path("go").exists():
+        await trio.sleep(0.01)
+    return "waited"
+
+def answer(request):
+    return Reply.text("done") if request.messages[-1].role == "tool" else Reply.tools(("c1", "wait", {}))
+
+slow = Agent("slow", model=ScriptedModel(answer).named("m"), tools=[wait], plugins=[])
+"""
+ENVIRONMENT = '"a-token" = {scopes = ["admin"]}'
+
+
+class Service:
+    """A process that serves, and requests to it."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        command = [sys.executable, "-P", "-W", "error", "-m", "callboard.net.cli", "serve", "state", "slow.py", "--port", "0"]
+        self.process = subprocess.Popen(
+            [*command, "--json", *words],
+            cwd=folder,
+            env={**os.environ, "CALLBOARD_TOKENS": ENVIRONMENT},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.said: dict[str, Any] = json.loads(self.process.stdout.readline())
+
+    def ask(self, path: str, body: Any = None, token: str = "a-token") -> Any:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.said["page"].rstrip("/") + path, data, headers)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.loads(answer.read())
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Generator[Callable[..., Service]]:
+    """Start a service; whatever still runs in the end is killed."""
+    (tmp_path / "slow.py").write_text(SOURCE)
+    running: list[Service] = []
+
+    def start(*words: str) -> Service:
+        running.append(Service(tmp_path, *words))
+        return running[-1]
+
+    yield start
+    for found in running:
+        found.process.kill()
+        found.process.communicate()
+
+
+CHAT = {"model": "slow", "messages": [{"role": "user", "content": "go"}], "user": "u"}
+
+
+def test_told_to_end_it_lets_the_open_turn_finish(service: Callable[..., Service], tmp_path: Path) -> None:
+    served = service("--grace", "20")
+    body = json.dumps(CHAT).encode()
+    headers = {"authorization": "Bearer a-token", "content-type": "application/json"}
+    asked = subprocess.Popen(
+        [sys.executable, "-c", _ASK, served.said["page"] + "v1/chat/completions", body.decode(), json.dumps(headers)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    _until_running(served)
+    served.process.send_signal(signal.SIGTERM)
+    (tmp_path / "go").touch()
+    out, err = served.process.communicate(timeout=20)
+    assert (served.process.returncode, out, err) == (143, "", "")
+    assert json.loads(asked.communicate(timeout=20)[0])["choices"][0]["message"]["content"] == "done"
+
+
+def test_told_twice_it_ends_at_once_and_the_turn_goes_on_at_the_next_start(
+    service: Callable[..., Service], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = service("--grace", "60")
+    asked = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            _ASK,
+            served.said["page"] + "v1/chat/completions",
+            json.dumps(CHAT),
+            json.dumps({"authorization": "Bearer a-token", "content-type": "application/json"}),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    _until_running(served)
+    served.process.send_signal(signal.SIGTERM)
+    _until_draining(served)
+    served.process.send_signal(signal.SIGTERM)
+    assert served.process.wait(20) == 143
+    assert asked.communicate(timeout=20)[0] == "cut\n"
+    monkeypatch.chdir(tmp_path)
+    assert main(["why", "state", "slow/u"]) == 0
+    assert "turn 1 is open" in capsys.readouterr().out
+    (tmp_path / "go").touch()
+    again = service()
+    assert again.ask("/v1/models")["data"][0]["id"] == "slow"
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        again.ask("/v1/models", token="other")
+
+
+_ASK = """
+import json, sys, urllib.request
+request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), json.loads(sys.argv[3]))
+try:
+    print(urllib.request.urlopen(request, timeout=30).read().decode())
+except OSError:
+    print("cut")
+"""
+
+
+def _until_running(served: Service) -> None:
+    figures = ""
+    headers = {"authorization": "Bearer a-token"}
+    while "callboard_agents_running 1.0" not in figures:
+        request = urllib.request.Request(served.said["page"] + "metrics", headers=headers)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            figures = answer.read().decode()
+
+
+def _until_draining(served: Service) -> None:
+    while True:
+        try:
+            served.ask("/readyz")
+        except urllib.error.HTTPError as error:
+            assert error.code == 503
+            return
+
+
+def test_tokens_in_the_environment_are_toml_and_never_quoted() -> None:
+    assert tokens_in({}) is None
+    assert tokens_in({"CALLBOARD_TOKENS": ENVIRONMENT}) == {"a-token": {"scopes": ["admin"]}}
+    with pytest.raises(UsageError, match=r"\$CALLBOARD_TOKENS is no TOML") as caught:
+        tokens_in({"CALLBOARD_TOKENS": "a-secret"})
+    assert "a-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--key", "k.pem"], "--key goes with --cert"),
+        (["--cert", "none.pem"], "cannot be used"),
+        (["--drain", "x"], "invalid choice"),
+    ],
+)
+def test_c230_what_cannot_be_served_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+) -> None:
+    (tmp_path / "slow.py").write_text(SOURCE)
+    assert main(["serve", str(tmp_path / "state"), str(tmp_path / "slow.py"), *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and says in err and err.count("\n") == 1
