@@ -143,6 +143,11 @@ class Actor:
         return self.state.identity.labels or {}
 
     @property
+    def family(self) -> str:
+        """The topmost of those above it, or the agent itself: whose work it does."""
+        return self.ancestors[-1][0] if self.ancestors else self.id
+
+    @property
     def route(self) -> Route | None:
         """Where the open turn's next answer goes: the route of the last message it took that has one."""
         return self.position.reply if self.position.open else None

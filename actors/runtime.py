@@ -27,6 +27,7 @@ from .initiator import fresh_context, start_fresh
 from .mail import Mail
 from .models.model import Model
 from .models.registry import Models
+from .models.slots import ModelSlots
 from .observers import Observers
 from .policies import Policies
 from .ref import AgentRef
@@ -61,12 +62,12 @@ class Runtime:
         resolve: Callable[..., Awaitable[Any]] | None = None,
         idle_after: float = 60,
         channels: Mapping[str, Any] | None = None,
-        model_slots: int | None = None,
+        model_slots: int | Mapping[str, int] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.store, self.deps, self.resolve, self.now, self.idle_after = store, deps, resolve, now, idle_after
         self.models = Models(models)
-        self.model_slots = trio.CapacityLimiter(model_slots) if model_slots is not None else None
+        self.model_slots = ModelSlots(model_slots)
         self.writer = Writer(store)
         self.registry = Registry(self)
         self.definitions = Definitions(self)

@@ -66,7 +66,7 @@ class System:
         resolve: Callable[..., Awaitable[Agent[Any, Any] | None]] | None = None,
         grace: float = 10,
         idle_after: float = 60,
-        model_slots: int | None = None,
+        model_slots: int | Mapping[str, int] | None = None,
         now: Callable[[], float] = time.time,
         gc: Mode | None = None,
     ) -> AsyncGenerator[System]:
@@ -82,7 +82,8 @@ class System:
             resolve: `async (name, head) -> Agent | None`, for definitions that are kept elsewhere.
             grace: seconds that running turns have when the block is left; what is open then goes on at the next start.
             idle_after: seconds after which an idle agent is dropped from memory.
-            model_slots: how many model calls run at once; None for no bound.
+            model_slots: how many model calls run at once for each provider, or by provider ("*" for all others). None: a quarter
+                of the files that the process may open, 1,024 at most. Families of agents take turns.
             now: the wall clock, in Unix seconds.
             gc: "server" tunes Python's garbage collector for a process that serves many agents, while the system is open.
 
@@ -263,6 +264,7 @@ class System:
             "pending": sum(len(actor.inbox) for actor in actors),
             "waits": len(runtime.graph),
             "channels": runtime.switchboard.statistics(),
+            "model_slots": runtime.model_slots.statistics(),
             "strays": tuple(runtime.strays),
             "opened": runtime.registry.opened,
             "done": runtime.tally.read(),

@@ -9,7 +9,6 @@ same code again is no recovery.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import trio
@@ -103,11 +102,9 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
 
     chunks: AsyncIterator[Chunk] | None = None
     try:
-        async with AsyncExitStack() as slot:
-            if turn.actor.runtime.model_slots is not None:
-                stream.queued = True
-                await slot.enter_async_context(turn.actor.runtime.model_slots)
-                stream.queued = False
+        stream.queued = True
+        async with turn.actor.runtime.model_slots.held(stream.provider, turn.actor.family):
+            stream.queued = False
             terminal = _terminal(call)
             if turn.log.state.surface.has_media:
                 terminal = await with_media(call.request, terminal, turn.actor.runtime.store.blob)
