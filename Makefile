@@ -46,13 +46,16 @@ $(READY): $(INSTALLED)
 	@$(PIP) install --constraint constraints.txt --group dev
 	@touch $@
 
-# A browser, a mock of the providers' services from npm, and a model server: none is needed to use Callboard or to run its own tests.
+# A browser, a terminal without a window (tmux), a mock of the providers' services from npm, and a model server: none is needed to use Callboard or to run its own tests.
 $(OUTSIDE): $(READY)
 	@command -v npm >/dev/null || { echo "make outside needs npm: install Node.js" >&2; exit 1; }
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
 		|| { echo "make outside needs Chromium: install it (on Debian: the package chromium)" >&2; exit 1; }
+	@command -v tmux >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
+		|| { echo "make outside needs tmux: install it (on Debian: the package tmux)" >&2; exit 1; }
 	@echo "adding a browser and servers to test against (once)" >&2
 	@command -v chromium >/dev/null || { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium >/dev/null; }
+	@command -v tmux >/dev/null || { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends tmux >/dev/null; }
 	@npm install --silent --no-fund --no-audit --prefix $(VENV)/npm @copilotkit/aimock@$(AIMOCK)
 	@$(PIP) install --constraint constraints.txt --group outside
 	@touch $@

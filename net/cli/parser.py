@@ -14,7 +14,22 @@ from .problems import Refused
 if TYPE_CHECKING:
     _Commands = argparse._SubParsersAction["Parser"]  # pyright: ignore[reportPrivateUsage]
 
-COMMANDS = ("demo", "run", "serve", "ls", "log", "tail", "approvals", "answer", "why", "fork", "verify", "backup", "batch")
+COMMANDS = (
+    "demo",
+    "chat",
+    "run",
+    "serve",
+    "ls",
+    "log",
+    "tail",
+    "approvals",
+    "answer",
+    "why",
+    "fork",
+    "verify",
+    "backup",
+    "batch",
+)
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
 
 
@@ -51,6 +66,7 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"callboard {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     _add_demo(commands)
+    _add_chat(commands)
     _add_run(commands)
     _add_serve(commands)
     _add_ls(commands)
@@ -83,6 +99,18 @@ def _add_demo(commands: _Commands) -> None:
     demo.add_argument(
         "--pace", type=seconds, default=None, metavar="S", help="seconds a model's answer takes (default: so that one can watch)"
     )
+
+
+def _add_chat(commands: _Commands) -> None:
+    chat = _add(commands, "chat", "Talk to an agent, at a terminal or through a pipe. Kill it and run it again.")
+    chat.add_argument(
+        "state", nargs="?", default="callboard-chat", metavar="STATE", help="where everything is kept (default: %(default)s)"
+    )
+    chat.add_argument("--agent", metavar="FILE:NAME", help="the Agent NAME in the Python file FILE")
+    chat.add_argument(
+        "--model", metavar="PROVIDER:NAME", help="a model to talk to (default: a small program that needs no key and says so)"
+    )
+    chat.add_argument("--id", metavar="ID", help="the agent's id (default: its definition's name)")
 
 
 def _add_run(commands: _Commands) -> None:
