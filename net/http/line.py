@@ -212,6 +212,6 @@ def _safe(response: Response) -> Sequence[tuple[str, str]]:
         ("content-type", response.media_type),
         ("cache-control", "no-store"),
         ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
+        ("referrer-policy", "same-origin"),  # "no-referrer" makes browsers send the login form with the origin "null"
     )
     return [*response.headers, *((name, value) for name, value in usual if name not in given)]
