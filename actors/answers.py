@@ -146,12 +146,18 @@ class Position(Struct, frozen=True):
 
 
 class Stopping(Struct, frozen=True):
-    """A turn that is about to end: its last step is over and nothing waits in next-step. `text` is the answer so far."""
+    """A turn that is about to end: its last step is over and nothing waits in next-step. `text` is the answer so far.
+
+    `said` is what the last step said, and `finish` how it ended; `replied`: a tool has answered the route by itself.
+    """
 
     turn: int
     step: int
     reason: EndReason
     text: str = ""
+    said: str = ""
+    finish: str = "stop"
+    replied: bool = False
 
 
 # -- the request

@@ -32,7 +32,7 @@ from .values import Outcome
 if TYPE_CHECKING:
     from .turns.turn import Turn
 
-_TURNS = {"turn/start", "turn/end", "step/start", "assistant/message", "command/result"}
+_TURNS = {"turn/start", "turn/end", "step/start", "inbox/put", "user/message", "assistant/message", "command/result"}
 _TYPES = frozenset(_TURNS | {"inbox/claim", "inbox/drop", "turn/cancel", "timer/fired", "timer/cancelled"})
 _TYPED = _TYPES | {"tool/call", "tool/result"}
 """What is read of an agent with an output, whose value may be the arguments of a call."""
@@ -80,8 +80,8 @@ class _Reading:
         match event:
             case TurnStart():
                 self.text = ""
-            case AssistantMessage(message=message):
-                self.text = message.text or self.text
+            case AssistantMessage():
+                self.text = self.at.text
             case CommandResult(id=id, text=text) if id in self.at.claimed:  # not one that ran beside the turn
                 self.text = text
             case TimerFired(id=id):

@@ -47,7 +47,8 @@ class Preview:
         assert at.request is not None, "there is a request to follow"
         self._actor, self._lane, self._shown_ids = actor, lane, shown
         self._turn, self._step, self._seq = at.turn, at.step, at.request.seq
-        self._text = self._shown = ""
+        self._before = at.joining
+        self._text, self._shown = self._before, ""
         self._next = trio.current_time()
 
     async def run(self) -> None:
@@ -73,7 +74,7 @@ class Preview:
             self._text += _visible(event.chunk)
             return True
         if isinstance(event, AssistantMessage) and not event.interrupted:
-            self._text = event.message.text
+            self._text = self._before + event.message.text
         return False
 
     def _current(self) -> Route | None:

@@ -7,11 +7,13 @@ append leaves the items pending, so nothing ever has to be given back.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
 from ...storage.events import Completed, Event, InboxClaim, StepEnd, StepStart, UserMessage
+from ...storage.folds.position import CONTINUE
 from ...storage.messages import Message, PluginSource, TextBlock
 from ..answers import Assembly, Boundary, Enter, Reject, Stopping
 from ..channels.losses import section as section_of_losses
@@ -51,8 +53,7 @@ async def later_boundary(turn: Turn) -> bool:
     correction = check_output(turn)
     if terminal and correction is None and not _steering(turn):
         if turn.chains.has("turn_stopping"):
-            text = answer_text(turn.agent.typed, at)
-            await turn.chains.turn_stopping(turn.actor.context, Stopping(turn.number, at.step, turn.end_reason, text))
+            await turn.chains.turn_stopping(turn.actor.context, _stopping(turn))
         if not _steering(turn):
             return False
     verdict = await _propose(turn, correction)
@@ -143,9 +144,22 @@ def _context_message(turn: Turn, assembly: Assembly) -> Message | None:
     return Message(mint_id(), "user", (TextBlock(text or NO_CONTEXT),), PluginSource(CONTEXT_SOURCE))
 
 
+def _stopping(turn: Turn) -> Stopping:
+    at = turn.position
+    text = answer_text(turn.agent.typed, at)
+    return Stopping(turn.number, at.step, turn.end_reason, text, at.said, at.finish, at.answered_route)
+
+
+def _goes_on(turn: Turn, messages: Sequence[Message]) -> bool:
+    """Whether the coming step only goes on with an answer that was cut: then the route has the whole of it, later."""
+    items = (turn.actor.inbox.get(id) for id in turn.claiming)
+    routed = any(item is not None and item.route is not None for item in items)
+    return turn.position.finish == "max-tokens" and not routed and any(m.source == CONTINUE for m in messages)
+
+
 def _enter(turn: Turn, verdict: Enter, *, step: int, answer: bool = False) -> None:
     events: list[Event] = []
-    if answer:
+    if answer and not _goes_on(turn, verdict.messages):
         events.extend(unsaid_answer(turn))
     if turn.claiming:
         events.append(InboxClaim(turn=turn.number, ids=turn.claiming))

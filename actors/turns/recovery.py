@@ -62,7 +62,8 @@ async def take_up(turn: Turn) -> str:
         elif turn.reply is None:
             await _read_command_result(turn)
         return "ok"
-    final = at.terminal and not at.open_calls and missing(turn.agent.typed, at) is None
+    whole = at.concludes or (at.said != "" and at.finish != "max-tokens")  # else a plugin may want it to go on
+    final = at.terminal and whole and not at.open_calls and missing(turn.agent.typed, at) is None
     answered = final and not turn.actor.inbox.steering(turn.actor.runtime.now_ms())
     return "answered" if answered else "taken-up"
 

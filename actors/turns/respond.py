@@ -75,7 +75,7 @@ def standard_replies(turn: Turn, reason: EndReason) -> list[OutboxPut]:
         return [] if turn.reply is None else [_answer(turn, goal, turn.reply)]
     if isinstance(reason, Aborted):
         return [_sentence(turn, goal, reason.cause.text)] if reason.cause.kind == "hook" and reason.cause.text else []
-    before = unsaid_answer(turn) if turn.position.terminal else []
+    before = unsaid_answer(turn) if turn.position.terminal or turn.position.joining else []
     text = turn.reply if isinstance(reason, Blocked) else FAILED
     return before if text is None else [*before, _sentence(turn, goal, text, behind=len(before))]
 

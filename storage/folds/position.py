@@ -32,9 +32,12 @@ from ..events import (
     TurnResume,
     TurnStart,
     TurnSuspend,
+    UserMessage,
 )
-from ..messages import NO_USAGE, Failure, Message, ToolCallBlock, Usage
+from ..messages import NO_USAGE, Failure, Message, PluginSource, ToolCallBlock, Usage
 
+CONTINUE = PluginSource("continue")
+"""The source of a message that asks a model to go on where its output cap cut it: what it says then belongs to what it said."""
 INTERRUPTED = "INTERRUPTED"
 """The failure code of an attempt that a crash cut."""
 
@@ -86,6 +89,7 @@ class Position(Struct):
         TurnEnd,
         InboxPut,
         InboxDrop,
+        UserMessage,
         InboxClaim,
         StepStart,
         StepEnd,
@@ -140,8 +144,12 @@ class Position(Struct):
     """The visible text of that message."""
     finish: str = "stop"
     calls: list[CallState] = []
+    cut: str | None = None
+    """What the step before said, if the output cap cut it and this step may go on with it."""
+    joining: str = ""
+    """What this step goes on with: its own text belongs behind it, without a blank."""
     max_tokens: bool = False
-    """Whether any step of the turn ran into the output cap."""
+    """Whether any step of the turn ran into the output cap, and none went on with it."""
     text: str = ""
     """The turn's last visible answer that is not empty, also one that was cut."""
     usage: Usage = NO_USAGE
@@ -198,10 +206,18 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
     at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
     at.command, at.unsaid, at.deliveries, at.answered_route = None, "", (), False
+    at.finish, at.joining = "stop", ""  # nothing goes on from one turn to the next
     _fresh_step(at)
 
 
+def _entered(at: Position, seq: int, time: int, event: UserMessage) -> None:
+    if at.cut is not None and event.message.source == CONTINUE:
+        at.joining, at.max_tokens, at.cut = at.cut, False, None
+
+
 def _fresh_step(at: Position) -> None:
+    at.cut = at.said if at.finish == "max-tokens" else None
+    at.joining = at.said if at.joining and at.calls else ""  # calls and results do not end what was begun
     at.attempts, at.interrupted, at.request, at.failure, at.retry_at = 0, 0, None, None, None
     at.answered, at.finish, at.calls, at.forked_calls, at.said = False, "stop", [], False, ""
 
@@ -248,8 +264,8 @@ def _claim(at: Position, seq: int, time: int, event: InboxClaim) -> None:
         if origin is not None and (origin.route is not None or at.sender is None):
             at.sender = origin.sender
         if origin is not None and origin.route is not None:
-            # Another question: what was said before, in whatever way, is no answer to it.
-            at.reply, at.answered_route, at.unsaid = origin.route, False, ""
+            # Another question: what was said before, in whatever way, is no answer to it, nor the beginning of one.
+            at.reply, at.answered_route, at.unsaid, at.finish = origin.route, False, "", "stop"
 
 
 def _step_start(at: Position, seq: int, time: int, event: StepStart) -> None:
@@ -279,14 +295,15 @@ def _answer(at: Position, seq: int, time: int, event: AssistantMessage) -> None:
     at.request, at.resumes = None, 0
     if event.usage is not None:
         at.usage = at.usage + event.usage
-    at.text = event.message.text or at.text
+    said = at.joining + event.message.text
+    at.text = said or at.text
     if event.interrupted:
         return
     at.answered, at.finish = True, event.finish
     at.max_tokens = at.max_tokens or event.finish == "max-tokens"
     at.calls = [CallState(b.id, b.name, b.arguments) for b in event.message.content if type(b) is ToolCallBlock]
-    at.said = event.message.text
-    at.unsaid = (not at.calls and event.message.text) or at.unsaid
+    at.said = said
+    at.unsaid = (not at.calls and said) or at.unsaid
 
 
 def _called(at: Position, seq: int, time: int, event: ToolCalled) -> None:
@@ -330,6 +347,7 @@ _HANDLERS: dict[type[Event], Any] = {
     TurnStart: _turn_start,
     TurnCancel: _turn_cancel,
     TurnSuspend: _turn_suspend,
+    UserMessage: _entered,
     TurnResume: _turn_resume,
     TurnEnd: _turn_end,
     InboxPut: _put,

@@ -1,0 +1,49 @@
+"""Continue: an answer that the output cap has cut is gone on with, and is one answer.
+
+The model is asked to go on by a message of its own, which the history keeps, as it keeps each piece as it was said. The position
+fold knows that message by its source: what is said behind it belongs to what was said before it, without a blank between, so that
+a word that was cut in the middle is whole again. So `Outcome.text` and the reply to the route are the whole, once, and the turn
+ends as its last piece does. If another person's message is taken at the same boundary, the cut answer goes out as it is.
+"""
+
+from __future__ import annotations
+
+from ...storage.errors import UsageError
+from ...storage.folds.position import CONTINUE
+from ...storage.messages import Message, TextBlock
+from ..answers import Stopping
+from ..seams import Plugin, SeamContext
+
+TEXT = "Your answer was cut because it was too long. Go on exactly where it stops, without repeating or introducing anything."
+
+
+class Continue(Plugin):
+    """Go on after max-tokens."""
+
+    def __init__(self, *, times: int = 3) -> None:
+        """`times`: how often one answer is gone on with; then the turn ends with max-tokens. 0: never.
+
+        Raises:
+            UsageError: it is negative.
+        """
+        if not times >= 0:
+            raise UsageError(f"Continue(times={times!r}) is negative; 0 means never")
+        self._times = times
+
+    def __repr__(self) -> str:
+        return f"Continue(times={self._times})"
+
+    async def turn_stopping(self, ctx: SeamContext, stopping: Stopping, /) -> None:
+        """Ask for the rest."""
+        if stopping.finish == "max-tokens" and await self._asked(ctx) < self._times:
+            id = f"continue-{ctx.turn}.{ctx.step}"  # the same when a crash has it asked again
+            await ctx.agent.steer(Message(id, "user", (TextBlock(TEXT),), CONTINUE))
+
+    async def _asked(self, ctx: SeamContext) -> int:
+        """How often the present answer was gone on with, by the history, which a restart has as well."""
+        asked = 0
+        for message in reversed(await ctx.agent.messages()):
+            asked += message.source == CONTINUE
+            if message.role == "user" and message.source != CONTINUE:
+                break
+        return asked
