@@ -67,7 +67,7 @@ test: $(READY) ## the test suite; ARGS="-k inbox" chooses
 	@$(BIN)/python -m pytest $(ARGS)
 
 outside: $(OUTSIDE) ## the tests against a real browser and servers nobody here wrote (CI runs them too)
-	@$(BIN)/python -m pytest -m outside $(ARGS)
+	@$(BIN)/python -m pytest -m "outside and not long" $(ARGS)
 
 coverage: $(READY) ## the test suite, and which lines and branches of storage/, mailbox/ and actors/ it leaves out
 	@$(BIN)/python -m coverage run -m pytest $(ARGS)
