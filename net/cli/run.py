@@ -22,6 +22,8 @@ from .problems import FAILED, OK, Refused
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Ask and print. The same message id again waits for the same answer, also after a kill."""
     agent = load_agent(arguments.agent)
+    if arguments.model is not None:
+        agent = agent.replace(model=arguments.model)
     text = await trio.to_thread.run_sync(sys.stdin.read) if arguments.text == "-" else arguments.text
     if not text.strip():
         raise Refused("there is nothing to say: TEXT is empty")
