@@ -120,6 +120,7 @@ def _add_run(commands: _Commands) -> None:
     run.add_argument("text", metavar="TEXT", help="what to say; - reads standard input")
     run.add_argument("--id", metavar="ID", help="the agent's id (default: its definition's name)")
     run.add_argument("--message-id", metavar="ID", help="the same id again waits for the same answer, also after a kill")
+    run.add_argument("--model", metavar="PROVIDER:NAME", help="the model to ask (default: the definition's)")
 
 
 def _add_serve(commands: _Commands) -> None:
