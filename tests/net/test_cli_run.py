@@ -10,6 +10,7 @@ import pytest
 import trio.testing
 
 from callboard import Agent, System, tool
+from callboard.actors.models.registry import BUILT_IN
 from callboard.actors.testing import Reply, ScriptedModel
 from callboard.net.cli import main
 from callboard.net.cli.output import Output
@@ -45,6 +46,26 @@ def test_the_same_message_id_is_answered_once(agents: str, capsys: pytest.Captur
         values.append(json.loads(capsys.readouterr().out))
     assert values[0] == values[1]
     assert (values[0]["agent"], values[0]["text"], values[0]["turn"]) == ("echo", "you said hello", 1)
+
+
+def test_another_model_can_be_named(agents: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    other = ScriptedModel(lambda _: Reply.text("from another"), provider="acme")
+    monkeypatch.setitem(BUILT_IN, "acme", lambda: other)
+    assert main(["run", ":memory:", f"{agents}:echo", "hello", "--model", "acme:large"]) == 0
+    assert capsys.readouterr().out == "from another\n"
+    assert other.requests[0].model == "large"
+    assert main(["run", ":memory:", f"{agents}:echo", "hello", "--model", "gpt-5"]) == 2
+    assert "openai:gpt-5" in capsys.readouterr().err
+
+
+def test_without_a_key_one_sentence_says_which(
+    agents: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["run", ":memory:", f"{agents}:echo", "hello", "--model", "openai:gpt-5"]) == 1
+    err = capsys.readouterr().err
+    assert "there is no key for 'openai': set OPENAI_API_KEY in the environment" in err and err.count("\n") == 1
 
 
 def test_text_from_standard_input(agents: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
