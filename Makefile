@@ -102,7 +102,7 @@ bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
 prove: $(READY) ## random lives, recovered from every crash (minutes); ARGS="--lives 1000 --seed 7"
 	@$(BIN)/python tests/actors/prove.py $(ARGS)
 
-TORTURES := kill_store kill_demo kill_agents kill_batch stop_owner full_disk simulate
+TORTURES := kill_store kill_demo kill_agents kill_batch kill_delivery stop_owner full_disk simulate
 
 torture: $(READY) ## kill real processes, many times (minutes); ONLY=kill_agents ARGS="--kills 1000" chooses
 	@set -e; for name in $(or $(ONLY),$(TORTURES)); do echo "$$name" >&2; $(BIN)/python tests/torture/$$name.py $(ARGS); done

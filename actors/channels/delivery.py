@@ -110,6 +110,7 @@ class Lane:
         self.last_failure = failure
         item.tries += 1
         if item.tries >= self.channel.tries or failure.code == DeliveryFailed.FINAL:
+            _log.warning("channel %r: %s of %r is given up: %s", self.channel.name, item.delivery, item.agent, failure.message)
             await self._close(item, OutboxFailed(delivery=item.delivery, failure=failure))
             return
         self.retried += 1
@@ -132,7 +133,7 @@ class Lane:
             if not scope.cancelled_caught:
                 return None
         except Exception as error:  # the channel is other people's code: whatever it raises, this reply was not taken
-            _log.warning("channel %r did not take %s of %r: %r", self.channel.name, item.delivery, item.agent, error)
+            _log.info("channel %r did not take %s of %r: %r", self.channel.name, item.delivery, item.agent, error)
             return failure_of(error)
         return Failure("TIMEOUT", f"the channel took longer than {self.channel.timeout_s:g} s (timeout_s)")
 

@@ -83,6 +83,11 @@ class WebhookChannel(Channel):
         return f"<WebhookChannel {self.name!r}>"
 
     @property
+    def there(self) -> bool:
+        """Whether `receive` would take a message now."""
+        return self._inbound is not None
+
+    @property
     def signed(self) -> bool:
         """Whether it knows by itself who sends; if not, whoever hands requests over has to."""
         return self._key is not None
@@ -135,7 +140,9 @@ def _client(timeout_s: float, transport: Any) -> Any:
         import httpx
     except ImportError as error:
         raise UsageError('WebhookChannel needs httpx: install "callboard[webhook]"') from error
-    return httpx.AsyncClient(timeout=timeout_s or None, transport=transport, follow_redirects=False)
+    # A connection serves one reply: a peer that answers twice leaves an answer behind, which would pass for that to the next one.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return httpx.AsyncClient(timeout=timeout_s, transport=transport, follow_redirects=False, limits=limits)
 
 
 # -- pure
