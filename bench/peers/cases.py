@@ -14,7 +14,8 @@ from .environments import interpreter
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 LOADS = (("turn x1", 1, 60, False), ("turn x200", 200, 2, False), ("tool x1", 1, 40, True), ("tool x200", 200, 2, True))
-"""Label, agents, turns of each, with a tool: the same work as ours, less of it, since a peer takes up to a hundred times as long."""
+"""Label, agents, turns of each, with a tool: the same work as ours, less of it, since a peer takes up to a hundred times as
+long."""
 PEERS: dict[str, tuple[str, str]] = {
     "langgraph sqlite": ("langgraph", "sqlite"),
     "langgraph memory": ("langgraph", "memory"),

@@ -1,7 +1,7 @@
 """An environment for each peer: its packages would fight with ours, and with each other's.
 
-They are made on first use under `.venv/peers/` with the package index that pip is set up for. Versions are fixed, so that a figure
-can be taken again.
+They are made on first use under `.venv/peers/` with the package index that pip is set up for. Versions are fixed, so that a
+figure can be taken again.
 """
 
 from __future__ import annotations

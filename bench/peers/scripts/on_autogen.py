@@ -1,4 +1,5 @@
-"""autogen-core: an agent of its single-threaded runtime answers a message; nothing is durable, no model abstraction is in the way."""
+"""autogen-core: an agent of its single-threaded runtime answers a message; nothing is durable, no model abstraction is in the
+way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""openai-agents: Runner.run_streamed with a scripted model; `sqlite` keeps a session for each agent in a file, `memory` keeps none."""
+"""openai-agents: Runner.run_streamed with a scripted model; `sqlite` keeps a session for each agent in a file, `memory` keeps
+none."""
 
 from __future__ import annotations
 

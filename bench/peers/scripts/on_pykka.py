@@ -1,4 +1,5 @@
-"""pykka: an actor, which is a thread, answers a message; nothing is durable, and there is no model, no stream, no tool of its own."""
+"""pykka: an actor, which is a thread, answers a message; nothing is durable, and there is no model, no stream, no tool of its
+own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The workload and the clock of every peer. Standard library alone: each script runs in its peer's environment.
 
-A peer gives `turn(agent, tool)`, which takes one input for that agent, runs the scripted model (20 streamed chunks; with `tool` a first
-call that asks for one tool), records what the peer records, and returns the text. The result of every turn is checked.
+A peer gives `turn(agent, tool)`, which takes one input for that agent, runs the scripted model (20 streamed chunks; with `tool`
+a first call that asks for one tool), records what the peer records, and returns the text. The result of every turn is checked.
 """
 
 from __future__ import annotations
