@@ -34,6 +34,7 @@ from .answers import (
 from .channels import Channel
 from .comparing import Comparison, compare_runs
 from .delegation import delegate
+from .handoff import handoff
 from .limits import Limits
 from .models.model import Model, Prepared, RetryPolicy
 from .plugins import default_plugins
@@ -94,6 +95,7 @@ __all__ = [
     "compare_runs",
     "default_plugins",
     "delegate",
+    "handoff",
     "run_sync",
     "tool",
 ]

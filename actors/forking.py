@@ -57,9 +57,10 @@ async def fork(
         async with runtime.registry.lock(new):
             if await runtime.registry.exists(new):
                 raise _taken(new)
-            definition = _define(runtime, new, agent or origin.agent, origin.agent)
-            await runtime.start_plugins(definition)
             state, time = await fold_prefix(runtime.store, source, upto)
+            own = _own_definition(runtime, origin.agent, state.identity.name)
+            definition = _define(runtime, new, agent or own, own)
+            await runtime.start_plugins(definition)
             epoch = await runtime.store.own(new)
             prelude = Fork(new, epoch, source, upto)
             log = Log(new, epoch, state, runtime.writer, last=upto, time=time, now=runtime.now, prelude=prelude)
@@ -76,6 +77,11 @@ async def fork(
 def fork_id(source: str) -> str:
     """An id for a fork that was given none."""
     return f"{source}~{mint_id()[-8:]}"
+
+
+def _own_definition(runtime: Runtime, agent: Agent[Any, Any], name: str) -> Agent[Any, Any]:
+    """The definition of the origin where the fork begins: a handoff may have changed it since."""
+    return agent if name in (agent.name, *agent.formerly) else runtime.definitions.get(name) or agent
 
 
 def _define(runtime: Runtime, id: str, agent: Agent[Any, Any], origin: Agent[Any, Any]) -> Agent[Any, Any]:

@@ -15,6 +15,7 @@ import trio
 
 from ..storage.errors import ModelError, UsageError
 from ..storage.events import Event, InboxPut, Note, OutboxPut, Route
+from ..storage.folds.handoffs import HANDOFF
 from ..storage.messages import Message, ModelSource, Request, Settings
 from .answers import Position, Replace, Why
 from .content import Content, mint_id, to_message, to_route
@@ -22,7 +23,7 @@ from .models.assembler import Assembler
 from .models.media import with_media
 from .models.model import Model
 from .models.streaming import read_stream
-from .seams import Way
+from .seam_context import Way
 from .sizes import accepted
 from .tools.context import LoopRunner, ToolContext
 from .turns.surfacing import offer_view, position_of
@@ -102,7 +103,7 @@ class AgentPort:
 
     def note(self, kind: str, data: Any) -> None:
         """Append a note."""
-        self._actor.log.append(Note(kind=kind, data=_plain(data)))
+        self._actor.log.append(_note(kind, data))
 
     def choice(self, name: str) -> Any:
         """What was chosen last."""
@@ -244,7 +245,7 @@ class CallPort:
 
     def note(self, kind: str, data: Any) -> None:
         """Append a note."""
-        self._actor.log.append(Note(kind=kind, data=_plain(data)))
+        self._actor.log.append(_note(kind, data))
 
     def progress(self, text: str) -> None:
         """A note that followers show as progress."""
@@ -298,6 +299,12 @@ def tool_context(slot: Slot) -> ToolContext[Any]:
     )
     loop = actor.runtime.loop
     return context if loop is None or getattr(slot.tool, "loop", None) is None else loop.context(context)
+
+
+def _note(kind: str, data: Any) -> Note:
+    if kind == HANDOFF:
+        raise UsageError(f"a note of kind {HANDOFF!r} hands the agent over, and only handoff(...) does; give it another kind")
+    return Note(kind=kind, data=_plain(data))
 
 
 def _plain(data: Any) -> Any:

@@ -119,7 +119,11 @@ class Registry:
         actor = await self._usable(id)
         head = await self._runtime.store.head(id) if actor is None else None
         name = actor.state.identity.name if actor is not None else (head.summary.name if head is not None else agent.name)
-        if name != agent.name and name not in agent.formerly:
+        if name not in (agent.name, *agent.formerly):
+            if actor is None and head is not None and await self._runtime.definitions.find(head) is not None:
+                actor = await self._load(id)
+            if actor is not None and actor.state.identity.first in (agent.name, *agent.formerly):
+                return actor  # it has been handed over since
             raise NameMismatch(
                 f"agent {id!r} is a {name!r}, not a {agent.name!r}: choose another id, or name it in formerly=[{name!r}]",
                 agent=id,
@@ -317,6 +321,10 @@ class Definitions:
             self._by_name[name] = agent
         self.changed.unpark_all()
         self._add_inner(agent)
+
+    def get(self, name: str) -> Agent[Any, Any] | None:
+        """The definition of this name, if it is here."""
+        return self._by_name.get(name)
 
     def give(self, id: str, agent: Agent[Any, Any]) -> None:
         """Let this one agent have the definition, whatever others of its name have; for the life of this system.

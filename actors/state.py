@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ..mailbox.inbox import Inbox
 from ..mailbox.items import InboxState
-from ..storage.events import Event, InboxPut, LogCreated, LogForked, TurnResume, TurnStart
+from ..storage.events import Event, InboxPut, LogCreated, LogForked, Note, TurnResume, TurnStart
 from ..storage.folds import (
     Approvals,
     ApprovalsState,
@@ -38,6 +38,7 @@ from ..storage.folds import (
     UsageState,
     wait_kinds,
 )
+from ..storage.folds.handoffs import handed_to
 from ..storage.store import Summary
 from .gauge import UNKNOWN, Gauge, GaugeState
 from .turns.runtime_context import RuntimeContext
@@ -51,6 +52,8 @@ class Identity(Struct):
     labels: dict[str, str] | None = None
     parent: str | None = None
     depth: int = 0
+    first: str = ""
+    """The name of the definition that it was made by; `name` is that of the one it goes on under."""
 
 
 class Dump(Struct, frozen=True):
@@ -133,6 +136,7 @@ class AgentState:
         created: list[Apply] = [self._created]
         forked: list[Apply] = [self._forked]
         table: dict[type[Event], list[Apply]] = {LogCreated: created, LogForked: forked}
+        table[Note] = [self._noted]
         table[TurnStart], table[TurnResume], table[InboxPut] = [self._taken_up], [self._taken_up], [self._taken_up]
         for fold in self._folds():
             kinds: tuple[type[Event], ...] = fold.EVENTS
@@ -169,12 +173,15 @@ class AgentState:
         if not isinstance(event, InboxPut) or event.wake:
             self.forked_idle = False
 
+    def _noted(self, seq: int, time: int, event: Note) -> None:
+        self.identity.name = handed_to(event) or self.identity.name
+
     def _created(self, seq: int, time: int, event: LogCreated) -> None:
-        self.identity = Identity(event.agent, event.name, event.labels, event.parent, event.depth)
+        self.identity = Identity(event.agent, event.name, event.labels, event.parent, event.depth, event.name)
 
     def _forked(self, seq: int, time: int, event: LogForked) -> None:
         labels = event.labels if event.labels is not None else self.identity.labels
-        self.identity = Identity(event.agent, event.name, labels, None, 0)
+        self.identity = Identity(event.agent, event.name, labels, None, 0, event.name)
         for fold in self._folds():
             fold.fork()
         self.forked_idle = True

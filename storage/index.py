@@ -15,12 +15,14 @@ from .events import (
     InboxPut,
     LogCreated,
     LogForked,
+    Note,
     TurnCancel,
     TurnEnd,
     TurnResume,
     TurnStart,
 )
 from .folds import Approvals, Asks, Children, Outbox, Position, Timers, UsageFold, wait_kinds
+from .folds.handoffs import handed_to
 from .records import Record, UnknownEvent
 from .store import Summary
 
@@ -58,6 +60,8 @@ class IndexFold:
     def _identity(self, event: Event) -> None:
         if isinstance(event, LogCreated):
             self._name, self._labels, self._parent, self._depth = event.name, event.labels, event.parent, event.depth
+        elif isinstance(event, Note):
+            self._name = handed_to(event) or self._name
         elif isinstance(event, LogForked):
             # A fork begins anew, and is taken up by its first send only.
             self._name, self._labels = event.name, event.labels if event.labels is not None else self._labels

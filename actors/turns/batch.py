@@ -209,7 +209,12 @@ def result_events(turn: Turn, slot: Slot, result: CallResult) -> list[Event]:
     if slot.refused and slot.call.state == "waiting":
         events.append(called(slot))
     event = _result(slot, result)
-    return [*events, event, *context_puts(turn, [event])]
+    return [*events, event, *_notes(slot, event), *context_puts(turn, [event])]
+
+
+def _notes(slot: Slot, result: ToolResult) -> tuple[Event, ...]:
+    """What the call brought about, unless a plugin has blocked its result."""
+    return slot.notes if result.error is None else ()
 
 
 def context_puts(turn: Turn, results: Sequence[Event]) -> list[Event]:
@@ -265,7 +270,7 @@ def _own_result(slot: Slot) -> list[Event]:
         sound(event)
     except _MISSHAPEN as error:
         event = _result(slot, unstorable(slot, error))
-    events.append(event)
+    events.extend((event, *_notes(slot, event)))
     return events
 
 

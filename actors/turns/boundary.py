@@ -18,6 +18,7 @@ from ...storage.messages import Message, PluginSource, TextBlock
 from ..answers import Assembly, Boundary, Enter, Reject, Stopping
 from ..channels.losses import section as section_of_losses
 from ..content import mint_id
+from ..handoff import take_over
 from ..output import ANSWER, answer_text, correction_message, invalid, missing, refuse_clash, tries
 from .rendering import rendered
 from .respond import unsaid_answer
@@ -94,6 +95,7 @@ def _steering(turn: Turn) -> bool:
 
 async def _propose(turn: Turn, correction: Message | None = None, *, first: bool = False) -> Enter | Reject:
     actor = turn.actor
+    take_over(actor)
     turn.agent, turn.chains = actor.agent, actor.chains  # a definition may be replaced while a turn runs
     items = actor.inbox.reserve_boundary(first, turn.agent.limits.boundary, actor.runtime.now_ms())
     turn.claiming = tuple(item.id for item in items)

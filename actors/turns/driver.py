@@ -14,6 +14,7 @@ import trio
 
 from ...storage.errors import CommitFailed, StoreError
 from ..failures import described
+from ..handoff import take_over
 from ..waiting import in_turn
 from .closing import close_turn
 from .suspects import last_and_alone
@@ -52,6 +53,7 @@ async def drive(actor: Actor) -> None:
 
 
 async def _run_turn(actor: Actor) -> None:
+    take_over(actor)
     turn = Turn(actor)
     actor.turn = turn
     outside: BaseException | None = None

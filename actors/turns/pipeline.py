@@ -14,12 +14,13 @@ import trio
 
 from ...mailbox.addresses import effect_key
 from ...storage.errors import StoreError, ToolError, UsageError
-from ...storage.events import Replay
+from ...storage.events import Note, Replay
 from ...storage.folds.position import CallState
 from ..answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall, ToolDefinition
 from ..children import run_delegation
 from ..delegation import Delegate
 from ..failures import causes, described, said
+from ..handoff import Handoff, hand_over
 from ..output import offered
 from ..ports import tool_context
 from ..texts import well_formed
@@ -47,6 +48,8 @@ class Slot:
         self.result: CallResult | None = None
         self.outcome: BodyOutcome | None = None
         self.blobs: dict[str, bytes] = {}
+        self.notes: tuple[Note, ...] = ()
+        """What is a fact as soon as the result is one."""
         self.store_error: StoreError | None = None
         self.limit: LimitReached | None = None
         self.question: Ask | None = None
@@ -249,6 +252,8 @@ async def _around(slot: Slot) -> CallResult:
     async def body(call: ToolCall) -> CallResult:
         if isinstance(slot.tool, Delegate):
             return await run_delegation(slot)
+        if isinstance(slot.tool, Handoff):
+            return await hand_over(slot)
         if call.arguments != slot.arguments:  # a plugin handed on other arguments
             slot.args = slot.tool.decode(call.arguments)
         call_context = tool_context(slot)

@@ -133,9 +133,10 @@ def _header_reason(turn: Turn, digest: str) -> Any:
 
 
 def _seed(turn: Turn) -> Proposal:
-    """For the first request of a turn the agent's own choice; later the last header, less what its adapter filled in."""
+    """For the first request of a turn, or of a definition in it, the agent's own choice; later the last header, less what its
+    adapter filled in."""
     header = turn.log.state.headers.current
-    if turn.position.sent and header is not None:
+    if turn.position.sent and header is not None and not turn.position.handed_over:
         settings = msgspec.structs.replace(header.settings, **dict.fromkeys(header.defaulted))
         return Proposal(header.provider, header.model, frozen_settings(settings))
     provider, name = _route(turn)

@@ -19,6 +19,7 @@ from ..events import (
     InboxClaim,
     InboxDrop,
     InboxPut,
+    Note,
     OutboxPut,
     RequestFailed,
     RequestSent,
@@ -35,6 +36,7 @@ from ..events import (
     UserMessage,
 )
 from ..messages import NO_USAGE, Failure, Message, PluginSource, ToolCallBlock, Usage
+from .handoffs import handed_to
 
 CONTINUE = PluginSource("continue")
 """The source of a message that asks a model to go on where its output cap cut it: what it says then belongs to what it said."""
@@ -90,6 +92,7 @@ class Position(Struct):
         InboxPut,
         InboxDrop,
         UserMessage,
+        Note,
         InboxClaim,
         StepStart,
         StepEnd,
@@ -133,6 +136,8 @@ class Position(Struct):
     """How many of them a crash cut; retry budgets do not count those."""
     sent: int = 0
     """Requests sent in this turn."""
+    handed_over: bool = False
+    """Whether the log was handed to another definition since the last of them: its model is not the one to ask next."""
     request: OpenRequest | None = None
     failure: Failure | None = None
     """The failure of the step's last attempt, if it was raised."""
@@ -215,6 +220,10 @@ def _entered(at: Position, seq: int, time: int, event: UserMessage) -> None:
         at.joining, at.max_tokens, at.cut = at.cut, False, None
 
 
+def _noted(at: Position, seq: int, time: int, event: Note) -> None:
+    at.handed_over = at.handed_over or handed_to(event) is not None
+
+
 def _fresh_step(at: Position) -> None:
     at.cut = at.said if at.finish == "max-tokens" else None
     at.joining = at.said if at.joining and at.calls else ""  # calls and results do not end what was begun
@@ -278,7 +287,7 @@ def _step_end(at: Position, seq: int, time: int, event: StepEnd) -> None:
 
 
 def _sent(at: Position, seq: int, time: int, event: RequestSent) -> None:
-    at.attempts, at.sent = event.attempt, at.sent + 1
+    at.attempts, at.sent, at.handed_over = event.attempt, at.sent + 1, False
     at.request, at.failure, at.retry_at = OpenRequest(event.attempt, seq, event.digest, time), None, None
 
 
@@ -348,6 +357,7 @@ _HANDLERS: dict[type[Event], Any] = {
     TurnCancel: _turn_cancel,
     TurnSuspend: _turn_suspend,
     UserMessage: _entered,
+    Note: _noted,
     TurnResume: _turn_resume,
     TurnEnd: _turn_end,
     InboxPut: _put,
