@@ -13,7 +13,7 @@ from ...storage.errors import ModelError
 from ...storage.messages import Chunk, Request
 from .anthropic_requests import OWN, to_body
 from .anthropic_streams import MessageReader
-from .base import HttpModel, longest_prefix
+from .base import HttpModel, key_name, longest_prefix
 from .connection import Connection
 from .known import ANTHROPIC_OUTPUTS, ANTHROPIC_WINDOWS, ANTHROPIC_WITHOUT_SCHEMA
 from .schemas import strict
@@ -50,9 +50,9 @@ class Anthropic(HttpModel):
     ) -> None:
         """
         Args:
-            key: default is whatever the SDK finds: `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN`, or a profile of its own. It is
-                never shown.
-            base_url: default is `ANTHROPIC_BASE_URL`, then Anthropic itself.
+            key: default is whatever the SDK finds: `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN`, or a profile of its own; for
+                another provider `NAME_API_KEY`. It is never shown.
+            base_url: default is `ANTHROPIC_BASE_URL` (of the provider `anthropic` alone), then Anthropic itself.
             provider: the first half of `provider:name`; also the key of the agent's own settings.
             windows: context windows in tokens by the beginning of a model's name, over what is known.
             images: whether the models see pictures.
@@ -66,14 +66,16 @@ class Anthropic(HttpModel):
         self.provider = provider
         self._windows = {**ANTHROPIC_WINDOWS, **(windows or {})}
         self._images = images
-        url = str(client.base_url) if client is not None else base_url or os.environ.get("ANTHROPIC_BASE_URL")
+        environment = os.environ.get("ANTHROPIC_BASE_URL") if provider == "anthropic" else None
+        url = str(client.base_url) if client is not None else base_url or environment
         official = url is None or (urlsplit(url).hostname or "").endswith("anthropic.com")
         self._schema = official if schema is None else schema
         self._cache = ("5m" if official else None) if cache is True else cache or None
 
         def make(sdk: Any, httpx: Any) -> Any:
+            # The SDK looks for credentials in many places; those are Anthropic's, and no other server is to see them.
             made = sdk.AsyncAnthropic(
-                api_key=key if official else key or os.environ.get("ANTHROPIC_API_KEY") or "unused",
+                api_key=key if official else key or os.environ.get(key_name(provider)) or "unused",
                 base_url=url,
                 default_headers=headers,
                 max_retries=0,

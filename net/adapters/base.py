@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -37,6 +38,11 @@ class HttpModel(Model):
                 "BAD_REQUEST", f"settings[{self.provider!r}] sets {taken[0]!r}, which the adapter sets itself; leave it out"
             )
         return found
+
+
+def key_name(provider: str) -> str:
+    """Where the environment has the key of a provider: under its own name, so that no server is sent the key of another."""
+    return f"{re.sub(r'[^A-Z0-9]', '_', provider.upper())}_API_KEY"
 
 
 def merged(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:

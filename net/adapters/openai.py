@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 from ...actors.models.model import Prepared
 from ...storage.errors import ModelError
 from ...storage.messages import Chunk, Request
-from .base import HttpModel, longest_prefix
+from .base import HttpModel, key_name, longest_prefix
 from .connection import Connection
 from .known import OPENAI_EXACT, OPENAI_WINDOWS
 from .openai_requests import OWN, Dialect, to_body
@@ -84,7 +83,7 @@ class OpenAI(HttpModel):
         self._connection = Connection("openai", label="OpenAI" if provider == "openai" else provider, make=make, given=client)
 
     def _key(self, given: str | None, official: bool) -> str:
-        name = f"{re.sub(r'[^A-Z0-9]', '_', self.provider.upper())}_API_KEY"
+        name = key_name(self.provider)
         key = given or os.environ.get(name)
         if not key and official:
             raise ModelError(

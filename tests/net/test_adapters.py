@@ -18,7 +18,7 @@ import trio
 import trio.testing
 from providers import ANSWER, Provider, provider
 
-from callboard import Agent, System, tool
+from callboard import Agent, System, run_sync, tool
 from callboard.actors import AgentRef, Model, ModelError
 from callboard.actors.testing import check_model, every_crash
 from callboard.net.adapters import Anthropic, OpenAI
@@ -277,6 +277,17 @@ def test_it_serves_one_run_after_the_other_though_nobody_closed_it(kind: Kind) -
 
 
 @BOTH
+async def test_the_name_of_a_model_is_enough_also_in_a_run_of_its_own(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with provider() as server:
+        name = kind.provider.upper()
+        monkeypatch.setenv(f"{name}_API_KEY", KEY)
+        monkeypatch.setenv(f"{name}_BASE_URL", f"{server.url}/v1" if kind is OpenAI else server.url)
+        hello: Agent[Any, str] = Agent("hello", model=f"{kind.provider}:large", system="Be brief.", tools=[look])
+        assert await trio.to_thread.run_sync(lambda: run_sync(hello, "look").result()) == "hello"
+        assert [asked["model"] for asked in server.asked] == ["large", "large"]
+
+
+@BOTH
 async def test_keys_are_in_no_error_no_log_and_no_repr(
     kind: Kind, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +301,21 @@ async def test_keys_are_in_no_error_no_log_and_no_repr(
             assert "provided" in str(caught.value)
             assert KEY not in f"{model!r} {vars(model)} {''.join(traceback.format_exception(caught.value))}"
     assert KEY not in caplog.text
+
+
+@BOTH
+async def test_no_server_is_sent_the_key_of_another(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, KEY)
+    monkeypatch.setenv("MY_OWN_API_KEY", "sk-own-0123456789")
+    async with provider() as server:
+        url = f"{server.url}/v1" if kind is OpenAI else server.url
+        for name in ("other", "my.own", kind.provider):
+            model = kind(base_url=url, provider=name)
+            await read(model, "hello")
+            await model.aclose()
+        sent = [head.get("x-api-key") or head["authorization"].removeprefix("Bearer ") for head in server.heads]
+        assert sent == ["unused", "sk-own-0123456789", KEY]
 
 
 @BOTH
