@@ -78,19 +78,16 @@ class WebhookChannel(Channel):
         self._headers, self._transport = dict(headers or {}), transport
         self._inbound: ChannelInbound | None = None
         self._client: Any = None
+        self._came = trio.lowlevel.ParkingLot()
 
     def __repr__(self) -> str:
         return f"<WebhookChannel {self.name!r}>"
 
-    @property
-    def there(self) -> bool:
-        """Whether `receive` would take a message now."""
-        return self._inbound is not None
-
-    @property
-    def signed(self) -> bool:
-        """Whether it knows by itself who sends; if not, whoever hands requests over has to."""
-        return self._key is not None
+    async def wait_there(self) -> None:
+        """Return when `receive` takes messages."""
+        while self._inbound is None:
+            await self._came.park()
+        await trio.lowlevel.checkpoint()
 
     async def run(self, inbound: Inbound) -> None:
         """Be there, with one pool of connections."""
@@ -98,6 +95,7 @@ class WebhookChannel(Channel):
         async with _client(self.timeout_s, self._transport) as self._client:
             self._inbound = inbound
             inbound.ready()
+            self._came.unpark_all()
             try:
                 await trio.sleep_forever()
             finally:

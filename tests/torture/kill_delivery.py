@@ -118,8 +118,7 @@ async def _until_sent(store: Store, chats: Sequence[str]) -> None:
 async def _talk(hook: WebhookChannel, chat: str) -> None:
     for number in range(MESSAGES):
         body = msgspec.json.encode({"chat": chat, "text": f"{chat}/{number}", "message": str(number), "id": str(number)})
-        while not hook.there:
-            await trio.lowlevel.checkpoint()
+        await hook.wait_there()
         await hook.receive({}, body)
 
 
