@@ -54,6 +54,9 @@ COLUMNS: dict[str, Callable[[Case, Rounds], str]] = {
     "written B": _number("written_bytes"),
     "held B": _number("held_bytes"),
     "MB": _number("rss_mb"),
+    "last to first": _number("last_to_first", 2),
+    "grown MB": _number("grown_mb", 1),
+    "largest": _number("largest"),
     "others": _number("others", 2),
 }
 """Title → what stands in the column."""

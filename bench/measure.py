@@ -42,6 +42,12 @@ class Sample(Struct, frozen=True, omit_defaults=True):
     written_bytes: float | None = None
     held_bytes: float | None = None
     """Memory that Python holds for each agent."""
+    last_to_first: float | None = None
+    """CPU of the last tenth for each second of the first."""
+    grown_mb: float | None = None
+    """Memory that the process had more after the last tenth than after the first."""
+    largest: float | None = None
+    """Tokens of the largest request that was answered."""
 
 
 class Meter:
@@ -117,6 +123,12 @@ def machine() -> dict[str, str]:
         "callboard": version("callboard"),
         **{name: version(name) for name in names},
     }
+
+
+def resident_mb() -> float:
+    """The memory that this process has now; 0 where that is unknown."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text(encoding="ascii").split()[1]) * resource.getpagesize() / 1e6 if statm.exists() else 0.0
 
 
 def peak_rss_mb() -> float:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from callboard import System
+from callboard.storage.engines.memory import MemoryStore
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,6 +67,17 @@ async def test_agents_that_rest_have_no_task_and_are_hardly_held(case: Any, tmp_
     await case.measure(20, False, tmp_path)
     sample = await case.measure(20, True, tmp_path)
     assert sample.held_bytes < 5_000, "the books of a system are in it, shared by few"
+
+
+@pytest.mark.parametrize("case", ["year"], indirect=True)
+async def test_a_year_of_chat_fits_its_window_at_every_request_and_can_be_rebuilt(case: Any) -> None:
+    store = MemoryStore()
+    sample = await case.live(1_000, store)  # it looks at every request, and rebuilds them all
+    assert case.WINDOW // 4 < sample.largest <= case.WINDOW
+    cuts = [r.seq async for r in store.read("year", types={"surface/replace"})]
+    assert 20 < len(cuts) < 200
+    late = sum(seq > cuts[-1] // 2 for seq in cuts)
+    assert 0.4 < late / len(cuts) < 0.6, "it compacts as often in the second half as in the first"
 
 
 @pytest.mark.parametrize("case", ["listing"], indirect=True)
