@@ -264,6 +264,7 @@ class Registry:
         actor = self._open.pop(id, None)
         self._passive.pop(id, None)
         self._runtime.definitions.take_back(id)
+        self._runtime.switchboard.forget(id)
         self.deleted.add(id)
         if actor is not None:
             self._runtime.observers.unwatch(actor)

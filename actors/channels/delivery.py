@@ -46,6 +46,7 @@ class Lane:
         self.crashes = 0
         """How often the channel's `run` has ended."""
         self.last_failure: Failure | None = None
+        self._over = False
         self._changed = trio.lowlevel.ParkingLot()
         self._settled = trio.lowlevel.ParkingLot()
 
@@ -69,22 +70,29 @@ class Lane:
 
     async def run(self) -> None:
         """Take replies out until cancelled."""
-        async with trio.open_nursery() as nursery:
-            while True:
-                while self.ready and self.active < self.channel.at_once:
-                    item = self.queue.take(trio.current_time())
-                    if item is None:
-                        break
-                    self.active += 1
-                    start_fresh(nursery, self._send, item, initiator=item.agent)
-                due = self.queue.next_at if self.ready and self.active < self.channel.at_once else None
-                with trio.move_on_at(float("inf") if due is None else due):
-                    await self._changed.park()
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    self._take_out(nursery)
+                    due = self.queue.next_at if self.ready and self.active < self.channel.at_once else None
+                    with trio.move_on_at(float("inf") if due is None else due):
+                        await self._changed.park()
+        finally:
+            self._over = True
+            self._settled.unpark_all()
+
+    def _take_out(self, nursery: trio.Nursery) -> None:
+        while self.ready and self.active < self.channel.at_once:
+            item = self.queue.take(trio.current_time())
+            if item is None:
+                return
+            self.active += 1
+            start_fresh(nursery, self._send, item, initiator=item.agent)
 
     async def wait_settled(self) -> None:
         """Return when all is out that can go now: nothing is on its way, and what is left waits for another try, or for the
         channel."""
-        while self.active or (self.ready and self.queue.ready):
+        while not self._over and (self.active or (self.ready and self.queue.ready)):
             await self._settled.park()
 
     async def _send(self, item: Pending) -> None:

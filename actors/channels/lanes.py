@@ -112,6 +112,20 @@ class LaneQueue:
         self._busy.discard(item.place)
         heapq.heappush(self._later, (at, next(self._number), item.place))
 
+    def forget(self, agent: str) -> None:
+        """The agent is no more: what has not been taken out of it is dropped."""
+        for place, queue in list(self._queues.items()):
+            moving = [queue.popleft()] if place in self._busy else []
+            kept = deque(moving + [item for item in queue if item.agent != agent])
+            self._known.difference_update(item.delivery for item in queue if item.agent == agent)
+            if kept:
+                self._queues[place] = kept
+            else:
+                del self._queues[place]
+                self._ready = deque(each for each in self._ready if each != place)
+                self._later = [each for each in self._later if each[2] != place]
+                heapq.heapify(self._later)
+
     def hold(self, place: Place) -> bool:
         """Take a place at which nothing waits, so that nothing is sent there until `release`; False if something does."""
         if place in self._queues or place in self._busy:

@@ -98,6 +98,11 @@ class Switchboard:
         channel = self.channels.get(route.channel) if route is not None else None
         return channel is not None and channel.edits and turn is not None and turn.taken_up and may_show(actor)
 
+    def forget(self, agent: str) -> None:
+        """The agent was deleted: what it said is said no more."""
+        for lane in self._lanes.values():
+            lane.queue.forget(agent)
+
     # -- the life of it
 
     def start(self, nursery: trio.Nursery) -> None:

@@ -388,6 +388,35 @@ async def test_a_reply_of_an_agent_that_was_deleted_is_dropped(autojump_clock: M
         assert system.statistics()["channels"]["irc"]["waiting"] == 0
 
 
+async def test_an_agent_that_comes_again_under_the_name_of_one_that_was_deleted_says_only_what_it_says(
+    autojump_clock: MockClock,
+) -> None:
+    channel = Flaky({"one": 2})
+    agent = make(scripted("one", "two"))
+    async with opened(agent, channels={"irc": channel}) as (system, ref):
+        await say(ref, "1", route=route("a"))
+        await wait_all_tasks_blocked()
+        await system.delete("a")
+        await say(await system.spawn(agent, id="a"), "2", route=route("a"))
+        await trio.sleep(60)
+        assert [text for _, text in channel.asked] == ["one", "two"]
+        assert (await order(system.store)).endswith("TE1{completed} out sent")
+
+
+async def test_a_system_that_is_cancelled_from_outside_waits_for_no_delivery(autojump_clock: MockClock) -> None:
+    channel = Flaky({"one": 1})
+    agent = make(scripted("one", "two"))
+    with trio.CancelScope() as scope:
+        async with System.open(":memory:", agents=[agent], channels={"irc": channel}, grace=1000) as system:
+            ref = await system.spawn(agent, id="a")
+            await say(ref, "1", route=route("a"))
+            await wait_all_tasks_blocked()
+            await ref.followup("2", route=route("b"))
+            began = trio.current_time()
+            scope.cancel()
+    assert trio.current_time() - began < 1000
+
+
 async def test_an_idle_agent_is_opened_for_the_record_alone(autojump_clock: MockClock) -> None:
     channel = Flaky({"one": 5})
     async with opened(make(scripted("one")), channels={"irc": channel}, idle_after=2) as (system, ref):

@@ -78,6 +78,30 @@ def test_places_take_turns() -> None:
     assert order == [0, 3, 4, 1, 2]
 
 
+@given(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2)), max_size=12), st.integers(0, 3), st.integers(0, 3))
+def test_replies_of_an_agent_that_is_no_more_are_dropped_and_all_others_go(
+    replies: list[tuple[str, int]], taken: int, retried: int
+) -> None:
+    queue = LaneQueue()
+    for number, (agent, which) in enumerate(replies):
+        put = OutboxPut(delivery=str(number), route=Route(chat=PLACES[which]), content=(), turn=1)
+        queue.add(Pending(agent, number, 0, put))
+    moving = [item for _ in range(taken) if (item := queue.take(0)) is not None]
+    for item in moving[:retried]:
+        queue.retry(item, 1)
+    queue.forget("a")
+    for item in moving[retried:]:
+        queue.done(item)
+    left: list[int] = []
+    while (item := queue.take(2)) is not None:
+        assert item.agent == "b"
+        left.append(item.seq)
+        queue.done(item)
+    done = {item.seq for item in moving[retried:]}
+    assert sorted(left) == [n for n, (agent, _) in enumerate(replies) if agent == "b" and n not in done]
+    assert len(queue) == 0 and queue.next_at is None
+
+
 def test_threads_of_a_chat_are_places_of_their_own_and_messages_are_not() -> None:
     queue = LaneQueue()
     for number, route in enumerate([Route(chat="a", message="1"), Route(chat="a", message="2"), Route(chat="a", thread="t")]):
