@@ -133,13 +133,23 @@ NO_IMAGE = "[a picture, which this model cannot see]"
 
 
 def without_images(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages with a fixed text in the place of each picture. The log, and so the digest, keep the picture."""
-    return [_without_image(m) if any(type(b) is Image for b in m.content) else m for m in messages]
+    """The messages with a fixed text in the place of each picture, also in results. The log, and so the digest, keep it."""
+    return [_without_image(m) if any(map(_shows_picture, m.content)) else m for m in messages]
+
+
+def _shows_picture(block: Block) -> bool:
+    return type(block) is Image or (type(block) is ToolResultBlock and any(type(b) is Image for b in block.content))
 
 
 def _without_image(message: Message) -> Message:
-    content = tuple(TextBlock(NO_IMAGE) if type(b) is Image else b for b in message.content)
-    return msgspec.structs.replace(message, content=content)
+    return msgspec.structs.replace(message, content=tuple(map(_as_text, message.content)))
+
+
+def _as_text(block: Block) -> Block:
+    if type(block) is ToolResultBlock:
+        content = tuple(TextBlock(NO_IMAGE) if type(b) is Image else b for b in block.content)
+        return msgspec.structs.replace(block, content=content)
+    return TextBlock(NO_IMAGE) if type(block) is Image else block
 
 
 # -- routes

@@ -13,7 +13,7 @@ from callboard import tool
 from callboard.actors import Plugin, ToolOutput
 from callboard.actors.models.media import with_media
 from callboard.actors.plugins import Invariants
-from callboard.actors.testing import Reply
+from callboard.actors.testing import Reply, ScriptedModel
 from callboard.storage import StoreError
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
@@ -66,6 +66,17 @@ async def test_pictures_in_results_reach_it_too_also_after_a_restart() -> None:
         (result,) = [b for m in model.requests[0].messages for b in m.content if isinstance(b, ToolResultBlock)]
         assert result.content == (TextBlock("Here:"), Image("image/png", blob=DIGEST, data=PIXEL))
     await check(store)
+
+
+async def test_c110_a_model_that_sees_no_pictures_is_shown_none_in_results_either() -> None:
+    replies = [Reply.tools(("c1", "snap", {})), Reply.text("I cannot see.")]
+    model = ScriptedModel(replies, images=False)
+    async with opened(make(model, tools=[snap], plugins=[Invariants()])) as (_, ref):
+        assert (await ref.ask([TextBlock("look"), Image.from_bytes(PIXEL, "image/png")])).text == "I cannot see."
+    blocks = [b for m in model.requests[1].messages for b in m.content]
+    results = [b.content for b in blocks if isinstance(b, ToolResultBlock)]
+    assert results == [(TextBlock("Here:"), TextBlock("[a picture, which this model cannot see]"))]
+    assert not any(isinstance(b, Image) for b in blocks)
 
 
 async def test_a_model_call_of_a_plugins_own_gets_them() -> None:

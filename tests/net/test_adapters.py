@@ -18,7 +18,7 @@ import trio
 import trio.testing
 from providers import ANSWER, Provider, provider
 
-from callboard import Agent, System, run_sync, tool
+from callboard import Agent, Limits, System, run_sync, tool
 from callboard.actors import AgentRef, Model, ModelError
 from callboard.actors.testing import check_model, every_crash
 from callboard.net.adapters import Anthropic, OpenAI
@@ -213,6 +213,15 @@ async def test_a_cancel_closes_the_socket_at_once_and_leaves_no_task(kind: Kind)
         await trio.testing.wait_all_tasks_blocked()
         assert trio.lowlevel.current_statistics().tasks_living == tasks
         assert len(os.listdir("/proc/self/fd")) == sockets
+
+
+@BOTH
+async def test_a_silence_that_is_too_long_is_a_failure_and_closes_the_socket(kind: Kind) -> None:
+    async with agent(kind, limits=Limits(chunk_gap_s=0.05)) as (server, ref):
+        outcome = await ref.ask("wait")
+        assert isinstance(outcome.reason, e.Errored)
+        assert (outcome.reason.error.code, outcome.text) == ("TIMEOUT", "hel")
+        await server.gone.wait()
 
 
 @BOTH
