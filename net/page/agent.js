@@ -168,9 +168,8 @@ export class AgentPane {
       if (anew || this.body.firstChild !== list.element) fill(this.body, list.element);
       if (this.view === 0) this.timeline.show(feed.timeline);
       else {
-        const stuck = anew || this.records.atEnd;
         this.records.show(feed.records.slice());
-        if (stuck && this.records.at === null) this.records.toEnd();
+        if (anew && this.records.at === null) this.records.toEnd();
       }
     } else if (this.view === 2) fill(this.body, h("div.scroll", {}, outbox(feed.timeline)));
     else {
@@ -226,7 +225,7 @@ export class AgentPane {
     const tab = this.tabs.children[view],
       text = count ? String(count) : "";
     if ((tab.querySelector(".badge")?.textContent ?? "") === text) return;
-    fill(tab, VIEWS[view], text && h("span.badge", {}, text));
+    fill(tab, VIEWS[view], text && " ", text && h("span.badge", {}, text));
   }
 
   drawHead() {

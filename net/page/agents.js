@@ -94,11 +94,9 @@ export class AgentsPane {
   /** Begin anew, with what the search box says. */
   restart() {
     this.asked = query(this.search.value);
-    this.roster = new Roster();
     this.failed = null;
-    this.list.element.scrollTop = 0;
     this.epoch = {};
-    this.show();
+    this.begun = false;
     this.refresh(null);
   }
 
@@ -112,6 +110,12 @@ export class AgentsPane {
       const answer = await this.page.link.call("agents", { ...this.asked, ...(after === null ? {} : { after }), limit: PAGE });
       if (epoch !== this.epoch) return;
       this.failed = null;
+      // What was there stays until there is something else: no flicker, and the focus is not lost.
+      if (!this.begun) {
+        this.roster = new Roster();
+        this.list.element.scrollTop = 0;
+      }
+      this.begun = true;
       this.roster.merge(after, answer.agents, answer.more ?? false);
     } catch (error) {
       if (epoch !== this.epoch) return;

@@ -5,7 +5,7 @@ import { Timeline } from "./fold.js";
 import { LiveAnswer } from "./live.js";
 import { CHUNK, TYPES } from "./vocabulary.js";
 
-export const AT_ONCE = 20_000;
+export const AT_ONCE = 50_000;
 
 export class Feed {
   /** `changed(what)` hears of "records", "live", "caught-up" and "ended". */

@@ -51,9 +51,13 @@ class Page {
       this.say("");
       const first = !this.started;
       this.started = true;
-      this.agents.restart();
-      if (first) this.route();
-      else this.agent.refresh();
+      if (first) {
+        this.agents.restart();
+        this.route();
+      } else {
+        this.agents.again();
+        this.agent.refresh();
+      }
       this.lookAround();
     } else {
       clearTimeout(this.looking);

@@ -29,7 +29,6 @@ export class TimelineView {
       scales: new WeakMap(),
       from: 0,
       now: Date.now(),
-      stick: true,
     });
     this.list = new VirtualList({
       height: ROW,
@@ -57,13 +56,10 @@ export class TimelineView {
     if (timeline !== this.timeline) {
       this.timeline = timeline;
       this.flipped.clear();
-      this.stick = true;
+      this.list.toEnd();
     }
-    const stuck = this.stick || this.list.atEnd;
     this.from = (timeline.top.length ?? 0) - OPEN_AT_FIRST;
     this.list.show(rows(timeline, { isOpen: (node) => this.isOpen(node) }));
-    if (stuck && this.list.at === null) this.list.toEnd();
-    this.stick = false;
   }
 
   /** Open turns are the newest ones, unless the reader wants it otherwise. A step opens with its turn. */

@@ -36,7 +36,9 @@ export class VirtualList {
       keys,
       items: [],
       places: new Map(),
-      ending: false,
+      pinned: false,
+      revealing: false,
+      top: 0,
       drawn: new Map(),
       at: null,
     });
@@ -45,7 +47,7 @@ export class VirtualList {
     this.body = h("div.rows", { role: "presentation" });
     this.element = h(
       "div.list",
-      { role, tabIndex: 0, "aria-label": label, onscroll: () => this.later(), onkeydown: (event) => this.press(event) },
+      { role, tabIndex: 0, "aria-label": label, onscroll: () => this.scrolled(), onkeydown: (event) => this.press(event) },
       this.body,
     );
     this.later = atFrame(() => this.paint());
@@ -69,7 +71,8 @@ export class VirtualList {
   /** Choose the item with this key, without telling anybody. */
   choose(key, { reveal = true } = {}) {
     this.at = key;
-    if (reveal) this.reveal(this.place(key));
+    if (key !== null) this.pinned = false;
+    this.revealing = reveal;
     this.later();
   }
 
@@ -82,23 +85,25 @@ export class VirtualList {
     else if (top + this.height > scrollTop + clientHeight) this.element.scrollTop = top + this.height - clientHeight;
   }
 
-  /** Whether the end is in view. */
-  get atEnd() {
-    const { scrollTop, clientHeight } = this.element;
-    return scrollTop + clientHeight >= this.items.length * this.height - this.height;
+  /** Stay at the end, whatever comes and however the list is resized, until the reader scrolls up or chooses something. */
+  toEnd() {
+    this.pinned = true;
+    this.later();
   }
 
-  /** Scroll to the end, when what was shown last has been drawn. */
-  toEnd() {
-    this.ending = true;
+  scrolled() {
+    const { scrollTop, clientHeight, scrollHeight } = this.element;
+    if (this.pinned && scrollTop < this.top && scrollTop + clientHeight < scrollHeight - this.height) this.pinned = false;
+    this.top = scrollTop;
     this.later();
   }
 
   /** Go on by so many items, and tell. */
   move(by) {
     if (!this.items.length) return;
-    const now = this.place(this.at);
-    const next = now < 0 ? (by > 0 ? 0 : this.items.length - 1) : Math.min(Math.max(now + by, 0), this.items.length - 1);
+    const now = this.place(this.at),
+      last = this.items.length - 1;
+    const next = now >= 0 ? Math.min(Math.max(now + by, 0), last) : by === -1 || by === Infinity ? last : 0;
     this.choose(this.key(this.items[next]));
     this.chosen(this.items[next], "move");
   }
@@ -122,8 +127,12 @@ export class VirtualList {
 
   paint() {
     this.body.style.height = `${this.items.length * this.height}px`;
-    if (this.ending) this.element.scrollTop = this.items.length * this.height;
-    this.ending = false;
+    if (this.pinned) {
+      this.element.scrollTop = this.items.length * this.height;
+      this.top = this.element.scrollTop; // as far as it could go
+    }
+    if (this.revealing) this.reveal(this.place(this.at));
+    this.revealing = false;
     const { scrollTop, clientHeight } = this.element;
     const first = Math.max(0, Math.floor(scrollTop / this.height) - BEYOND);
     const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / this.height) + BEYOND);

@@ -1,4 +1,4 @@
-"""A service for the tests of the inspector's page: real sockets in a thread of their own, agents whose model says what it is told.
+"""A service for the tests of the inspector's page: real sockets in a thread of their own, agents whose model does as told.
 
 The model is one function of the request: words in the newest message of a person say what it does (`look up`, `refund`, `fail`,
 `team`, `slowly`), so each test writes the history it needs by sending. What `slowly` says comes from the test, piece by piece.

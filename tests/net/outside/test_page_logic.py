@@ -1,0 +1,159 @@
+"""The pure modules of the inspector, called in a browser: whatever a log holds, they fold it; what they say of it is so."""
+
+from __future__ import annotations
+
+import difflib
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from page_stage import Stage
+
+from callboard.storage.records import to_json
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = pytest.mark.outside
+
+FOLD = """async (records) => {
+    const { Timeline } = await import("/page/fold.js"), { LiveAnswer } = await import("/page/live.js");
+    const { rows, scale } = await import("/page/rows.js"), { what, stateOf } = await import("/page/timeline.js");
+    const timeline = new Timeline(), live = new LiveAnswer();
+    for (const record of records) {
+        if (record.type === "assistant/chunk") live.chunk(record);
+        else timeline.apply(record), live.apply(record);
+    }
+    const shown = rows(timeline, { isOpen: () => true });
+    for (const { node } of shown) what(node), stateOf(node);
+    const places = timeline.top.filter((node) => node.kind === "turn").map((turn) => {
+        const at = scale(turn, turn.start + 1000);
+        return [turn.start, turn.end ?? turn.start + 1000].map(at);
+    });
+    return { rows: shown.length, turns: timeline.turns.size, usage: timeline.usage, open: timeline.open, places,
+             kinds: shown.map(({ node }) => node.kind) };
+}"""
+
+
+def records(stage: Stage, id: str) -> list[Any]:
+    """The log of an agent as the service sends it."""
+    import json
+
+    async def read() -> list[Any]:
+        return [json.loads(to_json(record)) async for record in (await stage.system.get(id)).read()]
+
+    return stage.do(read)
+
+
+@pytest.fixture
+def log(stage: Stage) -> list[Any]:
+    """A log with something of everything."""
+    stage.ask("desk/1", "hello", "look up Oslo", "fail once please", "break it", "team for a day", "fail")
+    stage.send("desk/1", "refund my order")
+    return records(stage, "desk/1")
+
+
+def test_a_log_in_any_order_with_anything_missing_is_folded(stage: Stage, page: Page, log: list[Any]) -> None:
+    page.goto(stage.url)
+    whole = page.evaluate(FOLD, log)
+    assert whole["turns"] == 7 and whole["usage"]["input"] > 0
+    assert {"turn", "step", "input", "attempt", "tool", "child"} <= set(whole["kinds"])
+    dice = random.Random(7)
+    for _ in range(60):
+        some = [record for record in log if dice.random() < 0.7]
+        if dice.random() < 0.5:
+            dice.shuffle(some)
+            some = [{**record, "seq": seq} for seq, record in enumerate(some)]
+        found = page.evaluate(FOLD, some)
+        assert all(0 <= place <= 1 for turn in found["places"] for place in turn)
+
+
+def test_the_end_of_a_log_is_folded_like_the_whole(stage: Stage, page: Page, log: list[Any]) -> None:
+    page.goto(stage.url)
+    for start in range(0, len(log), 7):
+        found = page.evaluate(FOLD, log[start:])
+        assert found["turns"] <= 7
+
+
+def test_differences_give_both_texts_again(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    dice = random.Random(11)
+    pairs = [["\n".join(dice.choices("abc", k=dice.randrange(12))) for _ in range(2)] for _ in range(80)]
+    found: Any = page.evaluate(
+        """async (pairs) => {
+            const { lines, cut } = await import("/page/diff.js");
+            return pairs.map(([a, b]) => [lines(a, b), cut(lines(a, b))]);
+        }""",
+        pairs,
+    )
+    for (before, after), (lines, cut) in zip(pairs, found, strict=True):
+        assert "\n".join(line["text"] for line in lines if line["sign"] != "+") == before
+        assert "\n".join(line["text"] for line in lines if line["sign"] != "-") == after
+        same = sum(line["sign"] == " " for line in lines)
+        longest = difflib.SequenceMatcher(None, before.split("\n"), after.split("\n"), autojunk=False)
+        assert same >= sum(block.size for block in longest.get_matching_blocks())
+        assert sum(line.get("count", 1) for line in cut) == len(lines)
+
+
+def test_a_roster_is_what_its_pages_say(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    dice = random.Random(13)
+    ids = sorted({f"{dice.choice('ab')}/{dice.choice(['x', '￿', '😀', 'é'])}{n}" for n in range(60)}, key=str.encode)
+    steps: list[Any] = []
+    there = set(dice.sample(ids, 30))
+    for _ in range(120):
+        there ^= set(dice.sample(ids, 2))
+        now = [id for id in ids if id in there]
+        after = dice.choice([None, *now])
+        behind = [id for id in now if after is None or id.encode() > after.encode()]
+        steps.append([after, behind[:7], len(behind) > 7])
+    now = [id for id in ids if id in there]
+    steps += [[now[n - 1] if n else None, now[n : n + 7], n + 7 < len(now)] for n in range(0, len(now), 7)]
+    found: Any = page.evaluate(
+        """async (steps) => {
+            const { Roster } = await import("/page/roster.js"), roster = new Roster();
+            for (const [after, ids, more] of steps) roster.merge(after, ids.map((id) => ({ id })), more);
+            return [roster.known.map((agent) => agent.id), roster.whole, roster.tree(new Set()).length];
+        }""",
+        steps,
+    )
+    assert found == [now, True, len(now)]
+
+
+def test_what_a_search_asks_for(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    found: Any = page.evaluate(
+        """async (texts) => (await import("/page/roster.js")).query && texts.map((await import("/page/roster.js")).query)""",
+        ["", "desk", "is:running  desk 1", "team=front is:person", "a=b=c", "is:nonsense"],
+    )
+    assert found == [
+        {},
+        {"text": "desk"},
+        {"status": "running", "text": "desk 1"},
+        {"labels": {"team": "front"}, "waiting": "approval"},
+        {"labels": {"a": "b=c"}},
+        {"text": "is:nonsense"},
+    ]
+
+
+def test_words_for_values(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    found: Any = page.evaluate(
+        """async () => {
+            const w = await import("/page/words.js");
+            return [[0, 999, 1000, 59_949, 61_000, 3_600_000, 90_061_000, 200_000_000, NaN].map(w.duration),
+                    [0, 999, 1000, 9_960, 999_499, 1_000_000].map(w.short),
+                    [{ kind: "completed" }, { kind: "limit", limit: "steps" }, { kind: "aborted", cause: { kind: "user" } },
+                     { kind: "error", error: { code: "X", message: "y" } }, { kind: "new" }, undefined].map(w.ended),
+                    w.line("a\\n\\tb  c", 3), w.pretty("{\\"a\\":1}"), w.pretty("{"), w.plain("👩‍👧 می‌خواهم\\u0000")];
+        }"""
+    )
+    assert found == [
+        ["0 ms", "999 ms", "1.0 s", "60 s", "1 min 1 s", "1 h", "25 h 1 min", "2 d 7 h", ""],
+        ["0", "999", "1.0k", "10k", "999k", "1.0M"],
+        ["completed", "reached the limit steps", "stopped by a person", "X: y", "new", "open"],
+        "a b…",
+        '{\n  "a": 1\n}',
+        "{",
+        "👩‍👧 می‌خواهم⟨U+0000⟩",
+    ]
