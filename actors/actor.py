@@ -75,6 +75,7 @@ class Actor:
         "opened_at",
         "outbox_seen",
         "promises",
+        "rested",
         "runtime",
         "status",
         "strays",
@@ -103,6 +104,8 @@ class Actor:
         """What plugins run beside the turns."""
         self.maintenance: trio.CancelScope | None = None
         """The scope of work that is no turn, and that no turn may overlap."""
+        self.rested = -1 if log.state.position.open else log.state.position.turn
+        """The turn after which maintenance has had its time."""
         self.idle_since = runtime.clock()
         self.promises = Promises(self)
         self.context = SeamContext(AgentPort(self))

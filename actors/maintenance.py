@@ -38,9 +38,21 @@ async def compact(actor: Actor) -> bool:
         finally:
             actor.maintenance = None
             actor.wake()
-        if rewritten:
+        if actor.log.dirty:
             await actor.log.commit()
     return rewritten
+
+
+def waits_for_maintenance(actor: Actor) -> bool:
+    """Whether the agent rests, and has a plugin that wants to be asked about its view while it does, once after each turn."""
+    return actor.chains.idle_s is not None and actor.status == "idle" and actor.rested != actor.position.turn
+
+
+async def compact_resting(actor: Actor) -> None:
+    """Maintenance of an agent that has rested for long enough; of one that has work again, the next rest has it."""
+    if waits_for_maintenance(actor) and not actor.take_up and actor.maintenance is None:
+        actor.rested = actor.position.turn
+        await compact(actor)
 
 
 async def _offer(actor: Actor) -> bool:

@@ -25,6 +25,7 @@ from .children import Children
 from .failures import described
 from .initiator import fresh_context, start_fresh
 from .mail import Mail
+from .maintenance import compact_resting, waits_for_maintenance
 from .models.model import Model
 from .models.registry import Models
 from .models.slots import ModelSlots
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from .agent import Agent
 
 _log = logging.getLogger("callboard")
+LOOKS_S = 30.0
+"""How often agents that rest are looked after, at the least."""
 OPENING_AT_ONCE = 32
 """How many agents start-up opens side by side; running them is not bounded, or parents would hold the places of children."""
 
@@ -246,11 +249,15 @@ class Runtime:
 
     @trio.lowlevel.enable_ki_protection
     async def _janitor(self) -> None:
-        """Drop from memory what has been idle for long enough."""
+        """Look after agents that rest: those that wait for maintenance have it, the others are dropped from memory in time."""
         while True:
-            await trio.sleep(max(self.idle_after / 2, 0.05))
+            await trio.sleep(max(min(self.idle_after / 2, LOOKS_S), 0.05))
             for actor in self.registry:
-                if self.clock() - actor.idle_since >= self.idle_after:
+                rested = self.clock() - actor.idle_since
+                if waits_for_maintenance(actor):
+                    if rested >= (actor.chains.idle_s or 0):
+                        self.start_task(compact_resting, actor, name=f"maintenance of {actor.id}")
+                elif rested >= self.idle_after:
                     self.registry.passivate(actor)
 
     async def _close(self, grace: float) -> None:

@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import trio
 from helpers import events, history, make, opened, order, records, say
+from talkers import LONG, NOT_COUNTED, TWICE, WINDOW, full, said, summariser, tail, talker
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import Plugin, Replace, tool
 from callboard.actors.plugins import Budget, Compaction
 from callboard.actors.plugins.compaction.extract import HEAD
 from callboard.actors.testing import Reply, ScriptedModel, every_crash
-from callboard.actors.tokens import messages_tokens
 from callboard.storage import Message, Request, Store, TextBlock, UsageError
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.messages import Usage
-
-WINDOW = 400
-LONG = "word " * 60
-"""75 tokens: with its answer a fifth of a window and more."""
-TWICE = LONG * 2
-"""Two of them are more than half of it, and leave room for a third turn."""
-NOT_COUNTED = Usage()
-
-
-def said(text: str) -> Reply:
-    return Reply.text(text, usage=NOT_COUNTED)
-
-
-def talker(
-    answer: str = "An answer. " * 8, *, window: int | None = WINDOW, refuse: Callable[[Request], bool] | None = None
-) -> Any:
-    """A model that always says the same, and refuses what it is told to."""
-
-    def reply(request: Request) -> Reply:
-        if refuse is not None and refuse(request):
-            return Reply.fail("CONTEXT_OVERFLOW", "too long")
-        return said(answer)
-
-    return ScriptedModel(reply, context_window=window)
-
-
-def summariser(*replies: Any) -> ScriptedModel:
-    return ScriptedModel([said(r) if isinstance(r, str) else r for r in replies], provider="sum", name="small")
-
-
-def full(request: Request) -> int:
-    return messages_tokens(request.messages)
-
-
-def tail(log: str, turn: int) -> str:
-    """The notation from the start of a turn on."""
-    return log[log.index(f"TS{turn} ") :]
 
 
 async def test_c199_over_budget_at_compact_a_summary_stands_before_the_turn_is_built() -> None:
@@ -239,68 +201,6 @@ async def test_c203_what_arrives_while_a_summary_is_made_is_in_the_next_boundary
     assert "Hurry" not in small.requests[0].messages[0].text
 
 
-async def test_c203_a_summary_is_begun_beside_the_turn_and_put_in_place_when_it_is_needed() -> None:
-    go = trio.Event()
-    small = summariser(Reply.wait(go, said("Short.")))
-    model = talker("ok.")
-    async with opened(make(model, plugins=[Compaction(model="sum:small", at=0.6, keep=0.2)]), models={"sum": small}) as (
-        system,
-        ref,
-    ):
-        await say(ref, "1 " + LONG, message_id="m1")
-        await say(ref, "2 " + LONG, message_id="m2")
-        await say(ref, "3 " + "word " * 25, message_id="m3")
-        await wait_all_tasks_blocked()
-        assert len(small.requests) == 1, "it was begun"
-        assert ref.status == "idle" and "cut(" not in await order(system.store), "and nothing waits for it"
-        await say(ref, "4 x")
-        go.set()
-        await wait_all_tasks_blocked()
-        await say(ref, "5 " + LONG, message_id="m5")
-        assert (await history(ref))[0] == "user Short."
-        texts = [message.text[:1] for message in model.requests[-1].messages]
-        assert texts[-4:] == ["4", "o", "5"][-3:] or "4" in texts, "what came since is as it was"
-        assert tail(await order(system.store), 5).startswith("TS5 cut(")
-
-
-async def test_a_draft_of_a_view_that_was_rewritten_meanwhile_is_thrown_away() -> None:
-    small = summariser("Of what is gone.", "Of what is there.")
-    agent = make(talker("ok."), plugins=[Compaction(model="sum:small", at=0.6, keep=0.2), Forgets()])
-    async with opened(agent, models={"sum": small}) as (_system, ref):
-        for number in (1, 2):
-            await say(ref, f"{number} {LONG}", message_id=f"m{number}")
-        await say(ref, "3 " + "word " * 25, message_id="m3")
-        await wait_all_tasks_blocked()
-        assert len(small.requests) == 1
-        await say(ref, "/forget")
-        for number in (5, 6, 7):
-            await say(ref, f"{number} {LONG}", message_id=f"m{number}")
-        assert "Of what is gone." not in " ".join(await history(ref))
-
-
-class Forgets(Plugin):
-    """`/forget` takes everything out of the view."""
-
-    async def command(self, ctx: Any, command: Any, next: Any, /) -> Any:
-        return Replace(cause="forget") if command.text == "/forget" else await next(command)
-
-
-@pytest.mark.parametrize("end", ["cancel", "close"])
-async def test_what_runs_beside_the_turns_ends_with_a_cancel_and_with_the_system(end: str) -> None:
-    small = summariser(Reply.hang())
-    agent = make(talker("ok."), plugins=[Compaction(model="sum:small", at=0.6, keep=0.2)])
-    async with opened(agent, models={"sum": small}) as (_system, ref):
-        for number in (1, 2):
-            await say(ref, f"{number} {LONG}", message_id=f"m{number}")
-        await say(ref, "3 " + "word " * 25, message_id="m3")
-        await wait_all_tasks_blocked()
-        tasks = trio.lowlevel.current_statistics().tasks_living
-        if end == "cancel":
-            await ref.cancel()
-            await wait_all_tasks_blocked()
-            assert trio.lowlevel.current_statistics().tasks_living == tasks - 1
-
-
 async def test_c204_a_crash_while_a_summary_is_made_leaves_the_history_whole() -> None:
     store = MemoryStore()
     plugin = Compaction(model="sum:small", at=0.5, keep=0.1)
@@ -332,16 +232,6 @@ async def test_c204_a_crash_anywhere_around_a_summary_loses_nothing() -> None:
         assert crash.result[0] == "user Sho" and crash.result[-1] == "assistan", crash
         put = [r.event.message for r in await records(crash.store) if isinstance(r.event, e.UserMessage)]
         assert [message.text[0] for message in put] == ["1", "2", "3"]
-
-
-async def test_c280_an_idle_agent_is_compacted_when_asked_and_keeps_its_newest() -> None:
-    async with opened(make(talker("ok."), plugins=[Compaction()])) as (_, ref):
-        assert await ref.compact() is False
-        for number in (1, 2, 3):
-            await say(ref, f"{number} {LONG}", message_id=f"m{number}")
-        assert await ref.compact() is True
-        assert (await history(ref))[-1] == "assistant ok." and len(await history(ref)) < 6
-        assert await ref.compact() is False, "what is left is kept"
 
 
 async def test_the_window_may_be_given_and_without_one_nothing_is_done_before_an_overflow() -> None:
