@@ -13,10 +13,12 @@ from typing import Any
 
 import trio
 
+from ..actors.ref import AgentRef
 from ..storage.errors import CallboardError, ServiceError
 from .access import Grant
 from .handlers import HANDLERS, Caller, Desk
 from .limits import ServiceLimits
+from .stream import Stream
 from .websocket import Closed, Socket
 from .wire import methods as m
 from .wire.closes import FAULT, GOING_AWAY, NO_PROTOCOL, NORMAL, NOT_READING
@@ -32,26 +34,6 @@ class Running(Caller):
     def __init__(self) -> None:
         super().__init__()
         self.scope = trio.CancelScope()
-
-
-class Stream:
-    """A stream under way: how many frames were sent, and how many of them the client has dealt with."""
-
-    def __init__(self, window: int | None) -> None:
-        self.scope = trio.CancelScope()
-        self.sent = self.acknowledged = 0
-        self._window = window
-        self._lot = trio.lowlevel.ParkingLot()
-
-    def acknowledge(self, frames: int) -> None:
-        """The client has dealt with so many, from the first."""
-        self.acknowledged = max(self.acknowledged, min(frames, self.sent))
-        self._lot.unpark_all()
-
-    async def wait_room(self) -> None:
-        """Until another frame may be sent."""
-        while self._window is not None and self.sent - self.acknowledged >= max(self._window, 1):
-            await self._lot.park()
 
 
 class Connection:
@@ -182,7 +164,7 @@ class Connection:
         except Closed:
             pass  # the reader sees it, too
 
-    async def _open_stream(self, call: Call, params: m.Follow) -> tuple[Stream, int] | None:
+    async def _open_stream(self, call: Call, params: m.Follow) -> tuple[Stream, AgentRef[Any]] | None:
         try:
             self.grant.check_scope(call.method.scope, call.method.name)
             ref = await self._desk.agent(params.agent)
@@ -191,19 +173,19 @@ class Connection:
             await self._socket.send(self._end.fail(call.id, _told(error, call.method.name)))
             return None
         self._unfollow(params.stream)  # a number that is in use is taken over
-        stream = self._streams[params.stream] = Stream(params.window)
+        stream = self._streams[params.stream] = Stream(self._socket, params, ref.source(), seq)
         await self._socket.send(self._end.answer(call.id, m.Followed(seq)))
-        return stream, seq
+        return stream, ref
 
     def _unfollow(self, number: int) -> None:
         stream = self._streams.pop(number, None)
         if stream is not None:
             stream.scope.cancel()
 
-    async def _keep_stream(self, params: m.Follow, stream: Stream, seq: int) -> None:
+    async def _keep_stream(self, params: m.Follow, stream: Stream, ref: AgentRef[Any]) -> None:
         try:
             with stream.scope:
-                await self._pour(params, stream, seq)
+                await stream.pour(self._desk.feeds, ref)
         except Closed:
             raise
         except Exception as error:  # as for a call
@@ -212,27 +194,6 @@ class Connection:
         finally:
             if self._streams.get(params.stream) is stream:
                 del self._streams[params.stream]
-
-    async def _pour(self, params: m.Follow, stream: Stream, seq: int) -> None:
-        """Send what is there and what comes, a page a frame; empty pages only to say that the stream has caught up."""
-        types = None if params.types is None else frozenset(params.types)
-        ref = await self._desk.agent(params.agent)
-        source, told = ref.source(), False
-        while True:
-            await stream.wait_room()
-            if not told and source.last() <= seq:
-                await self._send_page(params.stream, stream, seq, seq, "")
-                told = True
-                continue
-            page = await self._desk.feeds.after(ref, source, seq, types)
-            seq = page.upto
-            if page.count:
-                told = source.last() <= seq
-                await self._send_page(params.stream, stream, seq, source.last(), page.records)
-
-    async def _send_page(self, number: int, stream: Stream, upto: int, head: int, records: str) -> None:
-        stream.sent += 1
-        await self._socket.send(self._end.records(number, upto, max(head, upto), records))
 
     # -- is anybody there?
 

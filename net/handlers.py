@@ -256,6 +256,10 @@ async def _resume(desk: Desk, params: m.OnAgent, caller: Caller) -> None:
     await (await desk.agent(params.agent)).resume()
 
 
+async def _compact(desk: Desk, params: m.OnAgent, caller: Caller) -> bool:
+    return await (await desk.agent(params.agent)).compact()
+
+
 async def _fork(desk: Desk, params: m.Fork, caller: Caller) -> m.Known:
     ref = await desk.agent(params.agent)
     id = params.id if params.id is not None else f"{params.agent}~{mint_id()}"
@@ -305,6 +309,7 @@ HANDLERS: Mapping[str, Handler] = {
     "remind": _remind,
     "cancel_timer": _cancel_timer,
     "resume": _resume,
+    "compact": _compact,
     "fork": _fork,
     "answer": _answer,
     "dispose": _dispose,

@@ -152,6 +152,15 @@ class RemoteRef:
         """Take up the open turn of a fork."""
         await self._call("resume", self._self())
 
+    async def compact(self) -> bool:
+        """Offer what the model sees to the `compact` seam, while the agent is idle; whether it was rewritten. Sends wait for it.
+
+        Raises:
+            UsageError: the agent is at work.
+        """
+        found: bool = await self._call("compact", self._self())
+        return found
+
     # -- the inbox
 
     async def pending(self) -> tuple[Item, ...]:

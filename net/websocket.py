@@ -7,7 +7,10 @@ close has a deadline, since the library waits for the other side for ever.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import ssl
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import ModuleType
@@ -21,6 +24,10 @@ from .wire.closes import NORMAL, VANISHED
 from .wire.methods import SUBPROTOCOL
 
 BUFFER = 64 * 1024
+SIOCOUTQ: int | None = 0x5411 if sys.platform == "linux" else None
+"""Asks a socket how much of what was sent has not been taken yet; None where there is no such question."""
+AT_ONCE = 4096
+"""The longest frame that is sent without waiting: the smallest buffer of a socket takes it whole."""
 CONNECT_S = 5
 CLOSE_S = 2
 LONGEST = 64 * 2**20
@@ -40,6 +47,22 @@ def library() -> ModuleType:
     return trio_websocket
 
 
+def text_frame(data: bytes) -> bytes:
+    """A text message of a service as the bytes on the wire."""
+    size = len(data)
+    if size < 126:
+        return bytes((0x81, size)) + data
+    if size < 65_536:
+        return b"\x81\x7e" + size.to_bytes(2, "big") + data
+    return b"\x81\x7f" + size.to_bytes(8, "big") + data
+
+
+def _unread(file: int) -> int:
+    """How many bytes that were sent on a socket the other side has not taken."""
+    assert SIOCOUTQ is not None
+    return int.from_bytes(fcntl.ioctl(file, SIOCOUTQ, b"\0\0\0\0"), sys.byteorder)
+
+
 class Closed(Exception):
     """The connection is closed: `code` and `reason` as the other side gave them, 1006 if it just vanished."""
 
@@ -53,6 +76,8 @@ class Socket:
 
     def __init__(self, connection: Any, stream: trio.abc.AsyncResource | None = None) -> None:
         self._connection, self._stream = connection, stream
+        inner = getattr(stream, "inner", stream)
+        self._plain = inner.socket if isinstance(inner, trio.SocketStream) and SIOCOUTQ is not None else None
         self._gone: type[Exception] = library().ConnectionClosed
         self._lock = trio.Lock()
         self._closing: trio.Event | None = None
@@ -74,6 +99,47 @@ class Socket:
                 raise self._closed() from error
             finally:
                 self.sending_since = None
+
+    async def send_frame(self, frame: bytes) -> None:
+        """Send what `text_frame` made, behind what is being sent: it was made once for many sockets.
+
+        Raises:
+            Closed: the connection is closed.
+        """
+        connection = self._connection
+        async with self._lock:
+            self.sending_since = trio.current_time()
+            try:
+                with trio.CancelScope(shield=True):
+                    async with connection._stream_lock:
+                        if connection.closed is not None or self._closing is not None:
+                            raise self._closed()
+                        await connection._stream.send_all(frame)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                raise self._closed() from error
+            finally:
+                self.sending_since = None
+
+    def send_now(self, frame: bytes) -> bool:
+        """Send what `text_frame` made without waiting, if nothing is being sent and the other side has taken all that was sent
+        so far. False if not, and then nothing was sent; always under TLS, and where the system does not tell.
+
+        An empty buffer takes a frame whole. Should one ever not, the connection is broken off, and the client resumes.
+        """
+        plain, connection = self._plain, self._connection
+        if plain is None or len(frame) > AT_ONCE or connection.closed is not None or self._closing is not None:
+            return False
+        if self._lock.locked() or connection._stream_lock.locked():
+            return False
+        try:
+            if _unread(plain.fileno()):
+                return False
+            sent = os.write(plain.fileno(), frame)
+        except OSError:
+            return False  # whoever sends the ordinary way hears why
+        if sent != len(frame):
+            plain.shutdown(trio.socket.SHUT_RDWR)
+        return True
 
     async def receive(self) -> str | bytes:
         """The next message.

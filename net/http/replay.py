@@ -14,6 +14,11 @@ class Replay(trio.abc.Stream):
     def __init__(self, inner: trio.abc.Stream, seen: bytes) -> None:
         self._inner, self._seen = inner, seen
 
+    @property
+    def inner(self) -> trio.abc.Stream:
+        """The stream underneath."""
+        return self._inner
+
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
         if not self._seen:
             return bytes(await self._inner.receive_some(max_bytes))

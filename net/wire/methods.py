@@ -321,6 +321,7 @@ _ROWS = (
     Method("remind", Remind, Timer, "send", "Sets a reminder. On disk when answered. Repeatable with an id."),
     Method("cancel_timer", OnTimer, bool, "send", "Takes a reminder back; false if it has fired.", repeatable=False),
     Method("resume", OnAgent, None, "send", "Takes up the open turn of a fork."),
+    Method("compact", OnAgent, bool, "send", "Shortens what an idle agent's model sees; whether it did.", repeatable=False),
     Method("fork", Fork, Known, "send", "An agent that shares this one's records up to a point.", repeatable=False),
     Method("answer", Answer, None, "admin", "Answers a question: the call runs, is refused, or has a result.", repeatable=False),
     Method("dispose", OnAgent, None, "admin", "Stops the agent now and keeps its inbox.", repeatable=False),

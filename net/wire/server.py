@@ -106,7 +106,8 @@ class ServerEnd:
         """An error as the answer; None for a fault of the service itself."""
         return frames.failure(id, internal() if error is None else to_wire(error))
 
-    def records(self, stream: int, upto: int, head: int, records: str) -> str:
+    @staticmethod
+    def records(stream: int, upto: int, head: int, records: str) -> str:
         """A page of a stream; `records` is a list of JSON objects without its brackets, encoded once for all who follow."""
         place = f'"stream":{stream},"upto":{upto},"head":{head}'
         return f'{{"jsonrpc":"2.0","method":"records","params":{{{place},"records":[{records}]}}}}'

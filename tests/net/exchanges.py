@@ -100,6 +100,7 @@ CALLS: Mapping[str, tuple[m.Params, Any]] = {
     "remind": (m.Remind(**A, content="Tea.", after_s=60.0, every_s=3600.0, id="t1"), TIMER),
     "cancel_timer": (m.OnTimer(**A, id="t1"), True),
     "resume": (m.OnAgent(**A), None),
+    "compact": (m.OnAgent(**A), True),
     "fork": (m.Fork(**A, turn=2, id="acme/b", definition="planner2"), m.Known("acme/b", "planner2")),
     "answer": (m.Answer(id="acme/a!12", verdict="allow", by="ann"), None),
     "dispose": (m.OnAgent(**A), None),

@@ -9,13 +9,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 from wired import make, scripted, serving, wired
 
+from callboard.actors import Plugin, Replace
 from callboard.actors.testing.clocks import trio_wall
 from callboard.actors.testing.scripted import Reply
 from callboard.actors.values import Delta
 from callboard.net.client import connected
 from callboard.storage import events as e
 from callboard.storage.errors import AgentNotFound, AskTimeout, Disconnected, InputDropped, UsageError
-from callboard.storage.messages import TextBlock
+from callboard.storage.messages import Message, TextBlock
 
 
 async def test_an_ask_gives_the_outcome(autojump_clock: object) -> None:
@@ -62,6 +63,21 @@ async def test_every_method_of_a_handle(autojump_clock: object) -> None:
         assert missing.value.agent == "b2"
         await ref.dispose()
         assert (await w.client.usage()).total == (await w.system.usage()).total
+
+
+class Forgets(Plugin):
+    """Replaces what the model sees by a line."""
+
+    async def compact(self, ctx: Any, position: Any, next: Any, /) -> Any:
+        return Replace(Message("s", "user", (TextBlock("all is well"),)), cause="idle") if position.why == "idle" else None
+
+
+async def test_an_idle_agent_is_compacted(autojump_clock: object) -> None:
+    async with wired(make(scripted("one"), plugins=[Forgets()])) as w:
+        ref = await w.client.spawn("demo", id="a")
+        await ref.ask("hi")
+        assert await ref.compact() is True
+        assert [message.text for message in await ref.messages()] == ["all is well"]
 
 
 async def test_reminders_and_forks_that_run_a_turn_again(autojump_clock: object) -> None:
