@@ -21,12 +21,12 @@ from pathlib import Path
 
 import msgspec
 
-from . import appends, cancel_tree, floor, idle, listing, opening, turns, year
+from . import appends, cancel_tree, floor, followers, idle, listing, opening, turns, year
 from .case import Case
 from .figures import Rounds, report, table
 from .measure import Sample, machine, wait_until_quiet
 
-MODULES = (floor, turns, appends, opening, idle, listing, cancel_tree, year)
+MODULES = (floor, turns, appends, opening, idle, listing, cancel_tree, followers, year)
 CASES: dict[str, Case] = {case.name: case for module in MODULES for case in module.CASES}
 NOISY, TRIES, LONGEST_WAIT_S = 0.25, 3, 10.0
 """A repetition during which others used more of the machine than this is taken again; up to so many times; the longest wait
