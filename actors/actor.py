@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import trio
 
 from ..storage.errors import CallboardError
-from ..storage.events import Route
+from ..storage.events import Route, TurnSuspend
 from ..storage.log import Log
 from ..storage.writer import Expectation
 from .failures import flatten
@@ -25,6 +25,7 @@ from .ports import AgentPort
 from .promises import Promises
 from .seams import SeamContext
 from .state import AgentState
+from .turns.closing import closing_error
 from .turns.driver import drive
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Actor:
         "ancestors",
         "answers",
         "asides",
+        "asleep",
         "chains",
         "context",
         "expectation",
@@ -70,6 +72,7 @@ class Actor:
         "id",
         "idle_lot",
         "idle_since",
+        "left",
         "log",
         "maintenance",
         "opened_at",
@@ -95,6 +98,10 @@ class Actor:
         """The log's last seq when it was opened; what stands up to there, an earlier activity wrote."""
         self.take_up = False
         """Whether the next turn of the driver is the open one."""
+        self.left = False
+        """Whether its last driver left it to wait for a person, and no process ended."""
+        self.asleep = False
+        """Whether nobody runs it meanwhile: the next wake does. The status is `running` all the same, as a turn is open."""
         self.fresh_epoch = fresh_epoch
         """Whether no request of this owner epoch has named its header yet."""
         self.holds = 0
@@ -167,7 +174,8 @@ class Actor:
         if watch is not None and not watch.caught_up:
             return False
         followed = log.followers > observed or len(log.moved) > observed
-        busy = self.status != "idle" or self.take_up or self.holds or log.dirty or log.waiting or followed
+        at_rest = self.asleep or (self.status == "idle" and not self.take_up)
+        busy = not at_rest or self.holds or log.dirty or log.waiting or followed
         return not busy and not self.promises and not self.strays
 
     # -- the driver
@@ -175,11 +183,12 @@ class Actor:
     @trio.lowlevel.enable_ki_protection
     def wake(self) -> None:
         """Start a driver if none runs and there is something to do; a running one looks at the inbox by itself."""
-        if self.status != "idle" or self.maintenance is not None or self.runtime.closing:
+        if not (self.status == "idle" or self.asleep) or self.maintenance is not None or self.runtime.closing:
             return
         if not self.take_up and not self.inbox.due(self.runtime.now_ms()):
             self.runtime.schedule.note(self)
             return
+        self.asleep = False
         self._become("running")
         self.expectation = self.runtime.writer.expect()
         start_fresh(self.runtime.actors_nursery, drive, self, initiator=self.id)
@@ -198,12 +207,37 @@ class Actor:
         self.at_barrier()
         self.runtime.schedule.note(self)
         self.idle_since = self.runtime.clock()
-        self._become("idle")
-        self.idle_lot.unpark_all()
+        self.runtime.turn_over.unpark_all()
+        if not self.asleep:
+            self._become("idle")
+            self.idle_lot.unpark_all()
+
+    def leave(self, *, asleep: bool) -> None:
+        """The open turn is left by its driver, which wrote nothing about it; `asleep` if it only waits for a person."""
+        self.take_up = self.left = True
+        self.asleep = asleep
+        self.status = "running"
+        self.context.local.clear()
+
+    def leave_open(self) -> None:
+        """The system closes: a turn that nobody runs is left for the next start."""
+        if self.asleep and self.log.failed is None:
+            self.asleep = self.left = False
+            self.log.append(TurnSuspend(turn=self.position.turn))
+            self.promises.break_all(closing_error(self))
+            self._become("idle")
+            self.idle_lot.unpark_all()
+
+    def next_due(self, now: int) -> int | None:
+        """When the clock next has something for the agent (Unix ms); to one that is asleep also that a question expires."""
+        due = self.state.next_due(now)
+        expiry = self.state.approvals.next_expiry if self.asleep else None
+        return min((each for each in (due, expiry) if each is not None), default=None)
 
     def fail(self) -> None:
         """The log failed: memory is not what the disk holds. Everybody who waits hears of it; the next access opens anew."""
         self.at_barrier()
+        self.asleep = self.left = False
         error = self.log.failed or CallboardError(f"the agent {self.id!r} failed", agent=self.id)
         self._become("failed")
         self.runtime.observers.error(self, flatten(error))
@@ -215,10 +249,10 @@ class Actor:
         """A commit failed: a running activity is cut, and its driver calls `fail`; an idle agent has nobody else to do it."""
         if self.turn is not None:
             self.turn.scope.cancel()
-        if self.status == "running":
-            self.runtime.turn_over.unpark_all()
-        elif self.status == "idle":
+        if self.status == "idle" or self.asleep:
             self.fail()
+        elif self.status == "running":
+            self.runtime.turn_over.unpark_all()
 
     def _settled(self) -> None:
         self.runtime.switchboard.look(self)

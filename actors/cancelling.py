@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..storage.errors import CallboardError
-from ..storage.events import Aborted, Cause, ChildEnded, InboxDrop, TurnCancel
+from ..storage.events import Aborted, Cause, InboxDrop, TurnCancel
+from .turns.child_end import end_events, tells
 
 if TYPE_CHECKING:
     from ..storage.folds import Child
@@ -102,6 +103,8 @@ def _accept(actor: Actor, cause: Cause, *, keep_inbox: bool, deadline: float) ->
     if turn is not None:
         turn.deadline = min(turn.deadline, deadline)
         turn.scope.cancel()
+    elif actor.asleep:
+        actor.wake()
 
 
 def _dropped(actor: Actor, cause: Cause) -> tuple[str, ...]:
@@ -119,5 +122,8 @@ def _end_undone_child(actor: Actor, cause: Cause) -> None:
     parent, child = link
     fate = actor.inbox.fate(actor.state.restarts.current(child.task or ""))
     if fate is not None and fate.kind == "dropped":
-        parent.log.append(ChildEnded(child=actor.id, reason=Aborted(cause), usage=actor.state.usage.total))
+        reason = Aborted(cause)
+        parent.log.append(*end_events(child, reason, actor.state.usage.total, ""))
         actor.log.join(parent.log)
+        if tells(parent, child, reason):
+            parent.wake()

@@ -96,7 +96,7 @@ def _in_turn(state: AgentState) -> Iterator[Wait]:
 
 
 def _asked(state: AgentState) -> Iterator[Wait]:
-    """Whom each call without a result has asked last; of mail under an id that a tool chose, nobody can say which call sent it."""
+    """Whom each call without a result has asked last; who sent mail under an id that a tool chose, nobody can say."""
     at = state.position
     for call in at.open_calls if state.asks.asked else ():
         prefix = f"{effect_key(state.identity.agent, at.turn, at.step, call.id)}#"

@@ -75,7 +75,9 @@ class AgentRef(Generic[Out]):
         actor = self._runtime.registry.peek(self.id)
         if actor is not None:
             return actor.status
-        return "failed" if self.id in self._runtime.registry.failed else "idle"
+        if self.id in self._runtime.registry.failed:
+            return "failed"
+        return "running" if self._runtime.registry.is_asleep(self.id) else "idle"
 
     # -- sending
 

@@ -23,6 +23,8 @@ from ..storage.store import Head
 from .actor import Actor
 from .failures import described
 from .folding import fold_log
+from .reconciling import reconcile
+from .reviving import may_heal
 from .state import AgentState
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class Registry:
         self._runtime = runtime
         self._open: dict[str, Actor] = {}
         self._passive: dict[str, Passive] = {}
+        self._asleep: set[str] = set()
+        """Those of them whose open turn waits for a person: what wakes such an agent takes it up, not who looks at it."""
         self._locks: dict[str, tuple[trio.Lock, int]] = {}
         self.failed: dict[str, CallboardError] = {}
         self.deleted: set[str] = set()
@@ -80,6 +84,15 @@ class Registry:
         if actor is not None:
             return actor.log.epoch
         return passive.epoch if passive is not None else -1
+
+    @property
+    def asleep(self) -> int:
+        """How many open turns wait for a person, and nobody runs them."""
+        return sum(actor.asleep for actor in self._open.values()) + len(self._asleep)
+
+    def is_asleep(self, id: str) -> bool:
+        """Whether the agent is not in memory, and has a turn open that waits for a person."""
+        return id in self._asleep
 
     async def actor(self, id: str) -> Actor:
         """The agent, opened if need be. Between return and the caller's next checkpoint nobody drops it: hold it by then.
@@ -196,7 +209,12 @@ class Registry:
         above = await self._ancestors(head)
         actor = self._enter(Actor(runtime, agent, log, fresh_epoch=fresh, ancestors=above))
         actor.take_up = state.position.open
-        if not state.forked_idle:
+        if id in self._asleep and actor.take_up and not runtime.closing:
+            actor.leave(asleep=True)
+        self._asleep.discard(id)
+        with actor.held():
+            await reconcile(actor)
+        if not state.forked_idle and not actor.asleep:
             actor.wake()
         return actor
 
@@ -257,12 +275,15 @@ class Registry:
         if self._open.get(actor.id) is actor:
             del self._open[actor.id]
             self.failed[actor.id] = error
+            if may_heal(error):
+                self._runtime.reviver.want(actor.id)
         self._runtime.observers.leave(actor)
 
     def remove(self, id: str) -> None:
         """The agent was deleted."""
         actor = self._open.pop(id, None)
         self._passive.pop(id, None)
+        self._asleep.discard(id)
         self._runtime.definitions.take_back(id)
         self._runtime.switchboard.forget(id)
         self.deleted.add(id)
@@ -279,6 +300,8 @@ class Registry:
             return False
         del self._open[actor.id]
         self._passive[actor.id] = Passive(actor.log.epoch, actor.fresh_epoch, actor.log.committed)
+        if actor.asleep:
+            self._asleep.add(actor.id)
         self._runtime.observers.unwatch(actor)
         return True
 
@@ -322,6 +345,7 @@ class Definitions:
             self._by_name[name] = agent
         self.changed.unpark_all()
         self._add_inner(agent)
+        self._runtime.reviver.definitions_changed()
 
     def get(self, name: str) -> Agent[Any, Any] | None:
         """The definition of this name, if it is here."""

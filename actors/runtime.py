@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..storage.errors import CallboardError
+from ..storage.errors import CallboardError, DefinitionMissing
 from ..storage.events import Note
 from ..storage.store import Store
 from ..storage.writer import Writer
@@ -34,11 +34,13 @@ from .policies import Policies
 from .ref import AgentRef
 from .registry import Definitions, Registry
 from .report import Report
+from .reviving import Reviver
 from .schedule import Schedule
 from .seams import Plugin
 from .tally import Tally
 from .tools.bodies import Strays
 from .tools.loops import opening_on
+from .turns.resting import look
 from .waiting import in_turn
 from .waits import WaitGraph
 
@@ -81,6 +83,7 @@ class Runtime:
         self.children = Children(self)
         self.graph = WaitGraph()
         self.schedule = Schedule(self)
+        self.reviver = Reviver(self)
         self.strays = Strays()
         self.accepting: dict[tuple[str, str], trio.Event] = {}
         """Sends that plugins are being asked about, by agent and message id."""
@@ -204,6 +207,7 @@ class Runtime:
         self.turn_over.unpark_all()  # suspects look whether anybody is before them
         self.bodies_nursery.start_soon(self._janitor)
         self.bodies_nursery.start_soon(self.schedule.run)
+        self.bodies_nursery.start_soon(self.reviver.run)
         self.bodies_nursery.start_soon(self._notice_cancel)
         self.switchboard.start(self.observers_nursery)
 
@@ -226,6 +230,8 @@ class Runtime:
                 actor = await self.registry.actor(id)
             except CallboardError as error:
                 self.report.failed[id] = error
+                if isinstance(error, DefinitionMissing):
+                    self.reviver.want(id)  # it may come later, by `define` or a spawn
                 return
             except Exception as error:  # whatever it is: one agent keeps nobody from opening the others
                 _log.exception("agent %r could not be taken up", id)
@@ -249,10 +255,13 @@ class Runtime:
 
     @trio.lowlevel.enable_ki_protection
     async def _janitor(self) -> None:
-        """Look after agents that rest: those that wait for maintenance have it, the others are dropped from memory in time."""
+        """Look after agents that rest: those that wait for maintenance have it, the others are dropped from memory in time. And end
+        drivers that have only waited for a person as long."""
         while True:
             await trio.sleep(max(min(self.idle_after / 2, LOOKS_S), 0.05))
             for actor in self.registry:
+                if actor.turn is not None:
+                    look(actor.turn, self.idle_after)
                 rested = self.clock() - actor.idle_since
                 if waits_for_maintenance(actor):
                     if rested >= (actor.chains.idle_s or 0):
@@ -265,6 +274,8 @@ class Runtime:
         with trio.CancelScope(shield=True):
             self.closing = True
             self.turn_over.unpark_all()  # suspects that wait for their turn need not
+            for actor in self.registry:
+                actor.leave_open()
             with trio.move_on_after(grace):
                 for actor in self.registry:
                     if actor.status == "running":

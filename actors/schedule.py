@@ -54,7 +54,7 @@ class Schedule:
 
     def note(self, actor: Actor) -> None:
         """The agent's timers, or its input that waits, may have changed."""
-        due = actor.state.next_due(self._runtime.now_ms())
+        due = actor.next_due(self._runtime.now_ms())
         if due is not None or actor.id in self._due:
             self._set(actor.id, due)
 

@@ -18,7 +18,7 @@ import msgspec
 from ..storage.events import EndReason, Errored, InboxPut, Interrupted, Limited
 
 if TYPE_CHECKING:
-    from ..storage.folds import Child
+    from ..storage.folds import Child, Restarts
     from ..storage.store import Store
     from .turns.turn import Turn
 
@@ -50,23 +50,32 @@ async def task_put(turn: Turn, child: Child) -> InboxPut | None:
     actor, id = turn.actor, current_task(turn, child)
     if actor.log.tail_id(id) is not None:  # the turn failed before anything of it was on disk
         await actor.log.commit()
-    seq = await actor.runtime.store.find(actor.id, id)
-    async for record in actor.runtime.store.read(actor.id, (seq or 0) - 1, seq, types={"inbox/put"}):
+    return await put_of(actor.runtime.store, actor.id, id)
+
+
+async def put_of(store: Store, agent: str, message_id: str) -> InboxPut | None:
+    """The put of a message, from disk."""
+    seq = await store.find(agent, message_id)
+    async for record in store.read(agent, (seq or 0) - 1, seq, types={"inbox/put"}):
         return record.event if isinstance(record.event, InboxPut) else None
     return None
 
 
 def restart(turn: Turn, child: Child, reason: EndReason, put: InboxPut) -> InboxPut | None:
     """The task again, or None where this end is final: it is no failure, or there were too many."""
+    return next_put(child, reason, put, turn.number, turn.actor.state.restarts, turn.actor.runtime.now_ms())
+
+
+def next_put(child: Child, reason: EndReason, put: InboxPut, turn: int, restarts: Restarts, now: int) -> InboxPut | None:
+    """The same, of a child whose turn `turn` ended that way: by values alone, so that it can be decided later, too."""
     policy = child.restarts
     if policy is None or child.task is None or not isinstance(reason, Errored | Limited | Interrupted):
         return None
     most, seconds = policy
-    now, restarts = turn.actor.runtime.now_ms(), turn.actor.state.restarts
     count = restarts.since(now - int(seconds * 1000))
     if count >= most:
         return None
-    again = msgspec.structs.replace(put.message, id=f"{child.task}~{turn.number}")
+    again = msgspec.structs.replace(put.message, id=f"{child.task}~{turn}")
     not_before = now + int(pause_s(count, policy) * 1000)
     return msgspec.structs.replace(put, message=again, restarts=child.task, not_before=not_before)
 

@@ -1,8 +1,8 @@
 """Approvals: a call that waits for a person.
 
 The question is a record, and so is the answer, whoever gives it and whenever: it can be answered after a restart, once, and it
-expires by the wall clock. The turn stays open while it waits; other calls of the batch go on. A question that a cancel overtakes
-is withdrawn by the turn's exit.
+expires by the wall clock. The turn stays open while it waits; other calls of the batch go on. When nothing else is left, its
+driver goes (`resting.py`). A question that a cancel overtakes is withdrawn by the turn's exit.
 """
 
 from __future__ import annotations
@@ -84,6 +84,11 @@ def asked_about(slot: Slot) -> Question | None:
     return verdict.question if verdict is not None else approvals.by_call(slot.call.id)
 
 
+def is_asked(slot: Slot) -> bool:
+    """Whether the call waits for a person's word now."""
+    return slot.question is not None and slot.turn.actor.state.approvals.by_call(slot.call.id) is not None
+
+
 def withdraw_question(slot: Slot) -> None:
     """The call is refused without a person's word: by another definition than the one that asked."""
     question = slot.turn.actor.state.approvals.by_call(slot.call.id)
@@ -131,6 +136,7 @@ async def answer(runtime: Runtime, id: str, verdict: Word, *, by: str, text: str
         actor.log.append(ApprovalAnswered(id=id, verdict=verdict, by=by, text=text))
         await actor.log.commit()
         actor.answers.unpark_all()
+        actor.wake()  # nobody may be running the turn
 
 
 def approvals(runtime: Runtime, prefix: str, labels: Mapping[str, str] | None) -> AsyncIterator[Approval]:

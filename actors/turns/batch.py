@@ -23,6 +23,7 @@ from ...storage.messages import File, Image, Message
 from ...storage.records import sound
 from ..answers import CallResult, Done, LimitReached, ToolCall
 from ..failures import described, said
+from .approving import is_asked
 from .pipeline import Slot, ask_person, decide, error_result, result_of, run_slot
 from .verdicts import ABANDONED, ABORTED, ABORTED_BEFORE_DISPATCH, verdict
 
@@ -54,6 +55,19 @@ class Batch:
                 await self._loop(nursery)
         if self.limit is not None:
             raise self.limit
+
+    @property
+    def running(self) -> int:
+        """How many bodies run."""
+        return sum(not slot.over and not is_asked(slot) for slot in self.slots[: self._started])
+
+    @property
+    def only_asks(self) -> bool:
+        """Whether all that is left to wait for are people's words on calls."""
+        begun = self.slots[: self._started]
+        left = [slot for slot in begun if not slot.over]
+        writing = self._written < self._started and self.slots[self._written].over
+        return bool(left) and all(is_asked(slot) for slot in left) and not writing and not self._may_start()
 
     @property
     def failure(self) -> BaseException | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...storage.errors import CallboardError
+from ...storage.errors import AgentDeleted, AgentNotFound, CallboardError
 from ...storage.events import Aborted, Cause, ChildEnded, EndReason, Event, InboxPut
-from ...storage.messages import AgentSource, Message, TextBlock
+from ...storage.messages import AgentSource, Message, TextBlock, Usage
 from ..output import answer_text
 from ..supervision import current_task, restart, task_put
 from ..values import explain
@@ -38,40 +38,57 @@ class ChildEnd:
         """Write it, joined with the child's own end."""
         if self.restarted is not None:
             return
-        usage = turn.log.state.usage.total
-        events: list[Event] = [ChildEnded(child=self.child.id, reason=reason, usage=usage)]
-        if self.tells(reason):
-            said = answer_text(turn.agent.typed, turn.position)
-            text = said if reason.kind == "completed" else f"{self.child.id} {explain(reason)}"
-            message = Message(f"{self.child.task}#end", "user", (TextBlock(text or "(no text)"),), AgentSource(self.child.id))
-            events.append(InboxPut(message=message, lane="next-step", sender=self.child.id))
-        self.parent.log.append(*events)
+        said = answer_text(turn.agent.typed, turn.position)
+        self.parent.log.append(*end_events(self.child, reason, turn.log.state.usage.total, said))
         turn.log.join(self.parent.log)
-
-    def tells(self, reason: EndReason) -> bool:
-        """Whether the parent gets a message: of a child in the background, unless the parent's own cancel ended it."""
-        return self.child.background and not (isinstance(reason, Aborted) and reason.cause.kind == "parent")
 
     def tell(self, reason: EndReason) -> None:
         """It is on disk: let the parent go on."""
         self.parent.holds -= 1
-        if self.restarted is None and self.tells(reason):
+        if self.restarted is None and tells(self.parent, self.child, reason):
             self.parent.wake()
 
 
+def end_events(child: Child, reason: EndReason, usage: Usage, said: str) -> list[Event]:
+    """The end of a child's task in its parent's log; of one in the background also a message, with what it `said`."""
+    events: list[Event] = [ChildEnded(child=child.id, reason=reason, usage=usage)]
+    if _told(child, reason):
+        text = said if reason.kind == "completed" else f"{child.id} {explain(reason)}"
+        message = Message(f"{child.task}#end", "user", (TextBlock(text or "(no text)"),), AgentSource(child.id))
+        events.append(InboxPut(message=message, lane="next-step", sender=child.id))
+    return events
+
+
+def _told(child: Child, reason: EndReason) -> bool:
+    """Whether the parent gets a message: of a child in the background, unless the parent's own cancel ended it."""
+    return child.background and not (isinstance(reason, Aborted) and reason.cause.kind == "parent")
+
+
+def tells(parent: Actor, child: Child, reason: EndReason) -> bool:
+    """Whether the message is a reason to wake the parent: not one that is being deleted."""
+    return _told(child, reason) and parent.id not in parent.runtime.registry.deleting
+
+
 async def child_end(turn: Turn) -> ChildEnd | None:
-    """The end to write for a child whose task this turn took; None for every other agent."""
+    """The end to write for a child whose task this turn took; None for every other agent. Where the parent cannot be told now,
+    the system sees to it that it is later, when this turn's end is on disk."""
     actor = turn.actor
     parent_id = actor.state.identity.parent
     if parent_id is None:
         return None
     try:
         parent = await actor.runtime.registry.actor(parent_id)
+    except (AgentNotFound, AgentDeleted):
+        return None
     except CallboardError:
-        return None  # the parent is gone or unknown here: the child's own end stands alone
+        turn.untold = parent_id  # its definition is missing, or its log cannot be read: the child's own end stands alone
+        return None
     child = parent.state.children.get(actor.id)
     taken = {*turn.position.claimed, *turn.claiming}
-    if child is None or not child.alive or child.task is None or parent.log.failed is not None:
+    if child is None or not child.alive or child.task is None:
+        return None
+    if parent.log.failed is not None:
+        turn.untold = parent_id
         return None
     task = current_task(turn, child)
     fate = actor.inbox.fate(task)
@@ -86,7 +103,10 @@ async def child_end(turn: Turn) -> ChildEnd | None:
 def cancelled_children(actor: Actor) -> bool:
     """Whether a cancel of the tree is still closing a turn below: those end first."""
     members = (actor.runtime.registry.peek(child.id) for child in actor.state.children.alive())
-    return any(member is not None and member.turn is not None and member.position.cancel is not None for member in members)
+    return any(
+        member is not None and member.status == "running" and member.position.open and member.position.cancel is not None
+        for member in members
+    )
 
 
 async def end_for_good(actor: Actor, *, task: bool) -> None:
@@ -103,5 +123,7 @@ async def end_for_good(actor: Actor, *, task: bool) -> None:
         return
     with parent.held():
         reason = Aborted(Cause("disposed"))
-        parent.log.append(ChildEnded(child=actor.id, reason=reason, usage=actor.state.usage.total))
+        parent.log.append(*end_events(child, reason, actor.state.usage.total, ""))
+        if tells(parent, child, reason):
+            parent.wake()
         await parent.log.commit()

@@ -36,9 +36,11 @@ from .attempt import attempt_failed
 from .batch import closing_blobs, closing_results, context_puts
 from .child_end import ChildEnd, cancelled_children, child_end
 from .respond import standard_replies
+from .resting import rest
 from .verdicts import ABORTED, ABORTED_BEFORE_DISPATCH, NOT_STARTED, OUTCOME_UNKNOWN
 
 if TYPE_CHECKING:
+    from ..actor import Actor
     from .turn import Turn
 
 
@@ -51,6 +53,8 @@ async def close_turn(turn: Turn) -> None:
     actor = turn.actor
     if turn.batch is not None:
         await turn.batch.look_at_the_last()
+    if turn.resting and await rest(turn):
+        return
     end = await child_end(turn)
     while turn.position.cancel is not None and actor.log.failed is None and cancelled_children(actor):
         await actor.runtime.turn_over.park()
@@ -169,16 +173,17 @@ async def _suspend(turn: Turn, end: ChildEnd | None) -> None:
     turn.log.append(*results, *context_puts(turn, results), TurnSuspend(turn=turn.number), blobs=closing_blobs(turn))
     turn.actor.inbox.release()
     await turn.log.commit()
-    turn.actor.promises.break_all(_closing_error(turn))
+    turn.actor.promises.break_all(closing_error(turn.actor))
     _pass_on(turn)
 
 
-def _closing_error(turn: Turn) -> CallboardError:
+def closing_error(actor: Actor) -> CallboardError:
+    """What they hear who wait for a turn that is left open."""
+    turn = actor.position.turn
     return AskTimeout(
-        f"the system closes in turn {turn.number} of {turn.actor.id!r}, which goes on at the next start: "
-        "ask again with the same message id",
-        agent=turn.actor.id,
-        turn=turn.number,
+        f"the system closes in turn {turn} of {actor.id!r}, which goes on at the next start: ask again with the same message id",
+        agent=actor.id,
+        turn=turn,
     )
 
 
@@ -196,6 +201,8 @@ def _tell(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
         actor.promises.settle()
     if end is not None:
         end.tell(reason)
+    elif turn.untold is not None:
+        actor.runtime.reviver.want(turn.untold)
     actor.inbox.forget_ids(actor.log.committed)
     _pass_on(turn)
 

@@ -32,7 +32,7 @@ async def drive(actor: Actor) -> None:
     in_turn.set(actor.id)
     actor.context.local.clear()
     try:
-        while not actor.runtime.closing and (actor.take_up or actor.inbox.due(actor.runtime.now_ms())):
+        while not (actor.runtime.closing or actor.asleep) and (actor.take_up or actor.inbox.due(actor.runtime.now_ms())):
             if actor.take_up:
                 await last_and_alone(actor)
                 if actor.runtime.closing or actor.log.failed is not None:

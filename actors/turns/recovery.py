@@ -32,6 +32,11 @@ async def take_up(turn: Turn) -> str:
     """
     at = turn.position
     turn.actor.at_barrier()
+    if turn.rested:
+        if at.cancel is not None:
+            turn.scope.cancel()
+        await trio.lowlevel.checkpoint()
+        return "taken-up"
     await turn.log.commit()  # the resume is counted before anything runs that may end the process again
     if at.request is not None or at.failure is not None:
         await _read_last_attempt(turn)

@@ -40,6 +40,8 @@ async def last_and_alone(actor: Actor) -> None:
 def is_suspect(actor: Actor) -> bool:
     """Whether the agent's open turn may be what ended the process; a cancelled one is only closed, and harmless."""
     at = actor.position
+    if actor.left:  # no process has ended
+        return False
     return at.open and at.resumes >= CRASHES and not at.suspended and at.cancel is None and not only_waits(actor)
 
 

@@ -56,6 +56,14 @@ class Turn:
         self.error: BaseException | None = None
         self.reply: str | None = None
         self.delivery: Literal["put", "answered", "suppressed", "none"] = "none"
+        self.asks_since: float | None = None
+        """Since when, by trio's clock, it has been seen to wait for people alone."""
+        self.resting = False
+        """Whether it was cut for that."""
+        self.rested = False
+        """Whether the driver before this one left it for that: then nothing was interrupted."""
+        self.untold: str | None = None
+        """The parent of a child whose end could not be written there now."""
         self.found_dead = False
         """Whether the turn was taken up only to be closed: what it had started has ended with its process."""
         self.end_seq = -1
@@ -76,9 +84,9 @@ class Turn:
     def open(self) -> None:
         """Reserve the prompt and open the turn; or go on with the one that is open."""
         if self.actor.take_up:
-            self.actor.take_up = False
-            self.taken_up = True
-            if self.position.cancel is None and self.agent.recovery == "continue":
+            self.taken_up, self.rested = True, self.actor.left
+            self.actor.take_up = self.actor.left = False
+            if self.position.cancel is None and self.agent.recovery == "continue" and not self.rested:
                 self.log.append(TurnResume(turn=self.number))
             return
         inbox, now = self.actor.inbox, self.actor.runtime.now_ms()

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 
 from ..events import (
+    ApprovalAnswered,
+    ApprovalAsked,
     AssistantMessage,
     Cause,
     CommandResult,
@@ -101,6 +103,8 @@ class Position(Struct):
         AssistantMessage,
         ToolCalled,
         ToolResult,
+        ApprovalAsked,
+        ApprovalAnswered,
         CommandRun,
         CommandResult,
         OutboxPut,
@@ -166,6 +170,8 @@ class Position(Struct):
     """Ids of the replies that this turn has put in the outbox."""
     answered_route: bool = False
     """Whether a tool has answered that message itself, on its route."""
+    asking: tuple[tuple[str, str], ...] = ()
+    """Open questions to people, each with its call."""
     forked_calls: bool = False
     """Whether calls open in the shared prefix of a fork are in doubt."""
 
@@ -229,6 +235,7 @@ def _fresh_step(at: Position) -> None:
     at.joining = at.said if at.joining and at.calls else ""  # calls and results do not end what was begun
     at.attempts, at.interrupted, at.request, at.failure, at.retry_at = 0, 0, None, None, None
     at.answered, at.finish, at.calls, at.forked_calls, at.said = False, "stop", [], False, ""
+    at.asking = ()
 
 
 def _turn_cancel(at: Position, seq: int, time: int, event: TurnCancel) -> None:
@@ -242,9 +249,23 @@ def _turn_suspend(at: Position, seq: int, time: int, event: TurnSuspend) -> None
 
 
 def _turn_resume(at: Position, seq: int, time: int, event: TurnResume) -> None:
-    if not at.suspended:
+    if not at.suspended and not _only_asked(at):
         at.resumes += 1
     at.suspended = False
+
+
+def _only_asked(at: Position) -> bool:
+    """Whether nothing ran but questions to people: that the process ended meanwhile is not the turn's doing."""
+    asked = {call for _, call in at.asking}
+    return bool(asked) and all(call.id in asked for call in at.calls if call.state == "started")
+
+
+def _asked(at: Position, seq: int, time: int, event: ApprovalAsked) -> None:
+    at.asking = (*at.asking, (event.id, event.call_id))
+
+
+def _decided(at: Position, seq: int, time: int, event: ApprovalAnswered) -> None:
+    at.asking = tuple(asked for asked in at.asking if asked[0] != event.id)
 
 
 def _turn_end(at: Position, seq: int, time: int, event: TurnEnd) -> None:
@@ -284,6 +305,7 @@ def _step_start(at: Position, seq: int, time: int, event: StepStart) -> None:
 
 def _step_end(at: Position, seq: int, time: int, event: StepEnd) -> None:
     at.step_open, at.request, at.resumes = False, None, 0
+    at.asking = ()
 
 
 def _sent(at: Position, seq: int, time: int, event: RequestSent) -> None:
@@ -370,6 +392,8 @@ _HANDLERS: dict[type[Event], Any] = {
     AssistantMessage: _answer,
     ToolCalled: _called,
     ToolResult: _result,
+    ApprovalAsked: _asked,
+    ApprovalAnswered: _decided,
     CommandRun: _command,
     CommandResult: _command_result,
     OutboxPut: _reply,

@@ -127,7 +127,7 @@ async def test_c272_a_child_that_ended_while_its_parent_could_not_be_opened_leav
         assert list(system.report.failed) == ["a"]
         await (await system.get(CHILD)).wait_idle()
     assert await order(image) == OPEN
-    assert await again(image, worker()) == f"TR1 died{{completed}} res(c1) {REST}"
+    assert await again(image, worker()) == f"died{{completed}} TR1 res(c1) {REST}"
     assert await result(image) == "found"
 
 
@@ -150,7 +150,7 @@ async def test_c272_a_child_that_was_deleted_meanwhile_is_gone() -> None:
     async with System.open(image, agents=[worker(Reply.hang())], grace=0) as system:
         assert list(system.report.failed) == ["a"]
         await system.delete(CHILD)
-    assert await again(image, worker()) == f"TR1 died{{aborted}} res(c1!CHILD_GONE) {REST}"
+    assert await again(image, worker()) == f"died{{aborted}} TR1 res(c1!CHILD_GONE) {REST}"
 
 
 async def test_c272_a_child_of_a_missing_definition_is_waited_for_and_reported(autojump_clock: MockClock) -> None:

@@ -1,0 +1,168 @@
+"""A parent that could not be opened when its child ended hears of it once when it comes back, however it comes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from helpers import check, events, make, order, scripted
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard.actors import Agent, System, delegate
+from callboard.actors.testing import Reply, ScriptedModel, every_crash, trio_wall
+from callboard.storage import events as e
+from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.messages import Request
+from callboard.storage.store import Store
+
+CHILD = "a/1.1.c1"
+WALL = "2026-12-01T08:00Z"
+
+
+def worker(*replies: Any, **options: Any) -> Agent[Any, Any]:
+    """The child's definition."""
+    return Agent("worker", model=scripted(*replies), plugins=()).replace(**options)
+
+
+def parent(child: Agent[Any, Any], *replies: Any, **options: Any) -> Agent[Any, Any]:
+    """A parent whose child works in the background."""
+    return make(scripted(*replies), tools=[delegate(child, background=True, **options)])
+
+
+async def begin(store: MemoryStore, **options: Any) -> None:
+    """The parent has sent its child to work and is at rest; the child's model hangs when the system closes."""
+    agent = parent(worker(Reply.hang("so far")), Reply.tools(("c1", "worker", {"task": "go"})), "sent", **options)
+    async with System.open(store, agents=[agent], grace=0, now=trio_wall(WALL)) as system:
+        await (await system.spawn(agent, id="a")).ask("hi")
+        await wait_all_tasks_blocked()
+    await check(store)
+
+
+async def ends(store: MemoryStore) -> list[str]:
+    """The terminal messages that the parent got."""
+    return [put.message.text for put in await events(store, e.InboxPut) if put.message.id.endswith("#end")]
+
+
+@pytest.mark.parametrize("how", ["start", "define"])
+async def test_c211_a_parent_that_comes_back_gets_the_end_of_its_child(autojump_clock: MockClock, how: str) -> None:
+    """With a new start, or with its definition: nobody has to ask for it."""
+    store, child = MemoryStore(), worker("found")
+    await begin(store)
+    async with System.open(store, agents=[child]) as system:
+        await (await system.get(CHILD)).wait_idle()
+        await trio.sleep(100)
+        assert await ends(store) == [] and await events(store, e.ChildEnded) == []
+        if how == "define":
+            system.define(parent(child, "thanks"))
+            await trio.sleep(100)
+    if how == "start":
+        async with System.open(store, agents=[parent(child, "thanks")]) as system:
+            await (await system.get("a")).wait_idle()
+    await check(store)
+    assert await ends(store) == ["found"]
+    (ended,) = await events(store, e.ChildEnded)
+    assert ended.usage.total > 0
+    assert (await order(store)).endswith(
+        "died{completed} put[s](found) TS2 claim(found) SS2.1 U(found) H{resume} Q1 C* A SE TE2{completed}"
+    )
+    async with System.open(store, agents=[parent(child)]) as system:
+        await wait_all_tasks_blocked()
+    assert len(await ends(store)) == 1
+
+
+async def test_c211_a_child_that_was_deleted_meanwhile_has_ended() -> None:
+    store = MemoryStore()
+    await begin(store)
+    async with System.open(store, agents=[worker(Reply.hang())], grace=0) as system:
+        await system.delete(CHILD)
+    async with System.open(store, agents=[parent(worker(), "sad")]) as system:
+        await (await system.get("a")).wait_idle()
+    await check(store)
+    assert await ends(store) == [f"{CHILD} was aborted, cause disposed"]
+    assert len(await events(store, e.ChildEnded)) == 1
+
+
+async def test_c211_a_child_whose_task_was_dropped_before_it_began_tells_its_parent(autojump_clock: MockClock) -> None:
+    """A cancel from outside in the pause of a supervisor, and a delete: there is no turn whose end would tell."""
+    for act in ("cancel", "delete"):
+        store = MemoryStore()
+        agent = parent(
+            worker(Reply.fail("BAD_REQUEST")), Reply.tools(("c1", "worker", {"task": "go"})), "sent", "sad", restarts=(3, 600)
+        )
+        async with System.open(store, agents=[agent], now=trio_wall(WALL)) as system:
+            ref = await system.spawn(agent, id="a")
+            await ref.ask("hi")
+            await wait_all_tasks_blocked()
+            if act == "cancel":
+                await (await system.get(CHILD)).cancel()
+            else:
+                await system.delete(CHILD)
+            await wait_all_tasks_blocked()
+            assert (await ref.info()).turn == 2
+        await check(store)
+        assert len(await ends(store)) == len(await events(store, e.ChildEnded)) == 1
+
+
+@pytest.mark.parametrize("background", [True, False])
+async def test_c212_a_failed_child_is_put_again_when_its_parent_is_back(autojump_clock: MockClock, background: bool) -> None:
+    store = MemoryStore()
+    failing, well = worker(Reply.fail("BAD_REQUEST")), worker("found")
+    tool: dict[str, Any] = {"background": background, "restarts": (3, 600)}
+    first = make(scripted(Reply.tools(("c1", "worker", {"task": "go"})), "sent"), tools=[delegate(worker(Reply.hang()), **tool)])
+    async with System.open(store, agents=[first], grace=0, now=trio_wall(WALL)) as system:
+        await (await system.spawn(first, id="a")).followup("hi")
+        await wait_all_tasks_blocked()
+    async with System.open(store, agents=[failing], now=trio_wall(WALL)) as system:
+        await (await system.get(CHILD)).wait_idle()
+        await trio.sleep(100)
+    assert [e.kind_of(event.reason) for event in await events(store, e.TurnEnd, CHILD)] == ["error"]
+    last = make(scripted("thanks"), tools=[delegate(well, **tool)])
+    async with System.open(store, agents=[last], now=trio_wall(WALL)) as system:
+        await trio.sleep(100)
+        assert system.report.ok
+    await check(store)
+    assert [e.kind_of(event.reason) for event in await events(store, e.TurnEnd, CHILD)] == ["error", "completed"]
+    assert [e.kind_of(event.reason) for event in await events(store, e.ChildEnded)] == ["completed"]
+    assert await ends(store) == (["found"] if background else [])
+    assert not any(head.summary.attention for head in await store.agents())
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+async def test_c212_what_is_told_later_is_told_once_after_every_crash(autojump_clock: MockClock, fails: int) -> None:
+    """The parent is away while its child ends, and comes back; killed behind every commit of all three lives."""
+
+    def says(request: Request) -> Reply:
+        tries = sum(message.role == "user" for message in request.messages)
+        return Reply.fail("BAD_REQUEST") if tries <= fails else Reply.text("found")
+
+    def leads(request: Request) -> Reply:
+        return Reply.text("noted") if request.messages[-1].role == "user" and len(request.messages) > 1 else _calls(request)
+
+    def _calls(request: Request) -> Reply:
+        return Reply.text("sent") if request.messages[-1].results else Reply.tools(("c1", "worker", {"task": "go"}))
+
+    async def scenario(store: Store) -> list[str]:
+        child = Agent("worker", model=ScriptedModel(says), plugins=())
+        hanging = Agent("worker", model=ScriptedModel(lambda request: Reply.hang()), plugins=())
+        for worker in (hanging, child):
+            lead = make(ScriptedModel(leads), tools=[delegate(worker, background=True, restarts=(3, 600))])
+            if worker is child:
+                async with System.open(store, agents=[child], now=trio_wall(WALL)) as system:
+                    await trio.sleep(10)
+            async with System.open(store, agents=[lead], grace=0, now=trio_wall(WALL)) as system:
+                await (await system.spawn(lead, id="a")).followup("hi", message_id="m")
+                await trio.sleep(10)
+        return [
+            record.event.message.text
+            async for record in store.read("a", types={"inbox/put"})
+            if isinstance(record.event, e.InboxPut) and record.event.message.id.endswith("#end")
+        ]
+
+    crashes = 0
+    async for crash in every_crash(scenario):
+        crashes += 1
+        assert crash.result == ["found"], crash
+        assert len(await events(crash.store, e.ChildEnded)) == 1, crash
+        assert len(await events(crash.store, e.TurnEnd, CHILD)) == 1 + fails, crash
+    assert crashes > 8

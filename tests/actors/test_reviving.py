@@ -1,0 +1,95 @@
+"""An agent whose log failed for want of space goes on by itself once the store takes writes again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from helpers import check, events, make, order, scripted
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from callboard.actors import System, ToolContext, tool
+from callboard.actors.reviving import LONGEST_S, may_heal
+from callboard.actors.testing import Reply, ScriptedModel
+from callboard.storage import events as e
+from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.errors import CommitFailed, FenceLost, StoreError, StoreFull
+from callboard.storage.messages import Request
+from callboard.storage.testing import FaultyStore
+
+FULL = StoreFull("the disk is full; free some space")
+
+
+def says(request: Request) -> Reply:
+    """Works once, then tells."""
+    return Reply.text("done") if request.messages[-1].results else Reply.tools(("w", "work", {}))
+
+
+async def test_c276_a_turn_that_a_full_disk_cut_goes_on_without_anybody_asking(autojump_clock: MockClock) -> None:
+    store, runs = FaultyStore(MemoryStore()), list[float]()
+
+    @tool(replay="safe")
+    async def work(ctx: ToolContext[Any]) -> str:
+        """Work."""
+        runs.append(trio.current_time())
+        if len(runs) == 1:
+            store.fail_next(FULL, times=7)
+        return "worked"
+
+    agent = make(ScriptedModel(says), tools=[work])
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        await ref.followup("hi", message_id="m")
+        await wait_all_tasks_blocked()
+        assert str(ref.status) == "failed"
+        await trio.sleep(3 * LONGEST_S)
+        assert str(ref.status) == "idle"
+    await check(store)
+    assert (await order(store)).endswith("Q1 TR1 F1{retry} H{resume} Q2 C* A call(w) res(w) SE SS1.2 Q1 C* A SE TE1{completed}")
+    assert len(runs) == 2, "it does not run for every look"
+    assert len(await events(store, e.TurnResume)) == 1
+
+
+async def test_c276_many_wait_for_the_first_that_can_write(autojump_clock: MockClock) -> None:
+    store, gate = FaultyStore(MemoryStore()), trio.Event()
+
+    @tool(replay="safe")
+    async def work() -> str:
+        """Work, once the test says so."""
+        await gate.wait()
+        return "worked"
+
+    agent = make(ScriptedModel(says), tools=[work])
+    async with System.open(store, agents=[agent]) as system:
+        refs = [await system.spawn(agent, id=f"a{n}") for n in range(40)]
+        for ref in refs:
+            await ref.followup("hi")
+        await wait_all_tasks_blocked()
+        store.fail_next(FULL, times=60)
+        gate.set()
+        await trio.sleep(1)
+        assert {ref.status for ref in refs} == {"failed"}
+        await trio.sleep(60 * LONGEST_S)
+        assert {ref.status for ref in refs} == {"idle"}
+        assert not any(head.summary.attention for head in await store.agents())
+    await check(store)
+
+
+async def test_an_idle_agent_that_failed_is_left_alone(autojump_clock: MockClock) -> None:
+    store, agent = FaultyStore(MemoryStore()), make(scripted("hello"))
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        store.fail_next(FULL)
+        with pytest.raises(StoreFull):
+            await ref.inject("aside")
+        opened = system.statistics()["opened"]
+        await trio.sleep(10 * LONGEST_S)
+        assert (ref.status, system.statistics()["opened"]) == ("failed", opened)
+        assert (await ref.ask("hi")).text == "hello"
+
+
+def test_only_what_the_store_may_heal_is_tried_again() -> None:
+    fenced, broken, own = CommitFailed("x"), CommitFailed("x"), CommitFailed("the end of a turn could not be written")
+    fenced.__cause__, broken.__cause__ = FenceLost("another"), StoreError("I/O")
+    assert [may_heal(error) for error in (FULL, broken, fenced, own)] == [True, True, False, False]
