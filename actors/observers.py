@@ -53,6 +53,9 @@ class Observers:
         self._leaving: set[Watch] = set()
         """Watches of failed logs, until they have seen and heard what is left."""
 
+    def __len__(self) -> int:
+        return len(self._watches)
+
     def watch(self, actor: Actor) -> None:
         """Begin to watch an agent that was just opened, if any plugin observes."""
         if any(actor.chains.observers(seam) for seam in ("on_event", "on_status", "on_error")):

@@ -60,6 +60,9 @@ class Promises:
     def __bool__(self) -> bool:
         return bool(self._by_id)
 
+    def __len__(self) -> int:
+        return sum(map(len, self._by_id.values()))
+
     def make(self, message_id: str) -> Promise[Outcome[Any]]:
         """Wait for the outcome of the turn that takes this message. If it is parked or gone already, the promise is broken."""
         promise: Promise[Outcome[Any]] = Promise()

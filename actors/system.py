@@ -33,6 +33,7 @@ from .ref import AgentRef
 from .report import Report
 from .runtime import Runtime
 from .seams import Plugin, check_plugins
+from .statistics import statistics
 from .turns.approving import answer, approvals
 from .values import AgentSummary, Approval
 
@@ -252,23 +253,14 @@ class System:
         """What start-up took up, what it could not, and why."""
         return self._runtime.report
 
-    def statistics(self) -> Mapping[str, Any]:
-        """Counters of the writer, the store and the agents in memory, and what was done since the system was opened."""
-        runtime = self._runtime
-        actors = list(runtime.registry)
-        return {
-            "writer": runtime.writer.statistics(),
-            "store": runtime.store.statistics(),
-            "agents": len(actors),
-            "running": sum(actor.status == "running" for actor in actors),
-            "pending": sum(len(actor.inbox) for actor in actors),
-            "waits": len(runtime.graph),
-            "channels": runtime.switchboard.statistics(),
-            "model_slots": runtime.model_slots.statistics(),
-            "strays": tuple(runtime.strays),
-            "opened": runtime.registry.opened,
-            "done": runtime.tally.read(),
-        }
+    def statistics(self, agents: str | None = None) -> Mapping[str, Any]:
+        """How full every queue is now, the counters of writer and store, and what was done since the system was opened.
+
+        All counts are of everything; `asleep` are open turns that wait for a person and cost no task, also those that are not in
+        memory. Of single agents in memory `busiest` shows the 20 with the most work before them (`ActorStatistics`); with
+        `agents`, all whose ids begin so, in order. Cheap enough to be asked every few seconds; it neither reads nor waits.
+        """
+        return statistics(self._runtime, agents)
 
 
 def _checked(agent: Agent[Any, Any], deps: Any) -> Agent[Any, Any]:

@@ -146,6 +146,10 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._by_id)
 
+    def count(self, lane: Lane) -> int:
+        """How many of them wait in this lane."""
+        return len(self._lanes[lane])
+
     def _shown(self, item: Item) -> Item:
         return msgspec.structs.replace(item, parked=True) if self._parked(item) else item
 
