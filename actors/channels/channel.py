@@ -68,12 +68,12 @@ class Channel:
         Raises:
             Exception: any; it is tried again later. `DeliveryFailed(..., final=True)`: no further try would help.
         """
-        raise NotImplementedError
+        raise UsageError(f"channel {self.name!r} cannot deliver; write: async def deliver(self, entry): ...")
 
     async def edit(self, entry: Delivery, text: str) -> None:
         """Show `text` as what the answer is so far, in the place of what was shown of `entry.delivery` before. The last edit has
         the whole text; if it raises, `deliver` is called instead."""
-        raise NotImplementedError
+        raise UsageError(f"channel {self.name!r} cannot edit; write: async def edit(self, entry, text): ...")
 
     def session(self, route: Mapping[str, str], sender: str | None) -> str:
         """The id of the agent that a message goes to: by default one for each chat, and for each thread where there are threads.

@@ -39,8 +39,9 @@ class TerminalChannel(Channel):
         await trio.sleep_forever()
 
     async def deliver(self, entry: Delivery) -> None:
-        """Print it."""
-        await trio.to_thread.run_sync(self._print, entry.text)
+        """A line, or several."""
+        await trio.to_thread.run_sync(self._write, entry.text)
 
-    def _print(self, text: str) -> None:
-        print(text, file=self._target, flush=True)
+    def _write(self, text: str) -> None:
+        self._target.write(f"{text}\n")
+        self._target.flush()
