@@ -38,6 +38,7 @@ from .handoff import handoff
 from .limits import Limits
 from .models.model import Model, Prepared, RetryPolicy
 from .plugins import default_plugins
+from .recall import recall
 from .ref import AgentRef
 from .run import run_sync
 from .seams import Next, Plugin, SeamContext
@@ -96,6 +97,7 @@ __all__ = [
     "default_plugins",
     "delegate",
     "handoff",
+    "recall",
     "run_sync",
     "tool",
 ]

@@ -13,6 +13,7 @@ from ...storage.store import Store
 from .lines import line_of
 from .output import Output
 from .problems import OK, Refused
+from .search import search
 from .trace import HEAD, trace_lines, trace_value
 
 CHUNK = "assistant/chunk"
@@ -23,13 +24,20 @@ _GUESSES = 2000
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Print the records asked for. People see no chunks unless they ask for them; JSON is the whole log."""
     types = check_types(arguments.types)
+    agent: str | None = arguments.agent
+    if agent is None and arguments.search is None:
+        raise Refused("of which agent? `callboard ls` lists them; without an ID there is only --search TEXT")
     shown = arguments.chunks or output.json or CHUNK in (types or ())
     async with open_store(arguments.state, readonly=True) as store:
-        await check_agent(store, arguments.agent)
+        if agent is not None:
+            await check_agent(store, agent)
+        if agent is None or arguments.search is not None:
+            await search(store, arguments, output, types)
+            return OK
         if arguments.trace:
             await _trace(store, arguments, output)
             return OK
-        async for record in store.read(arguments.agent, after=arguments.after, types=types):
+        async for record in store.read(agent, after=arguments.after, types=types):
             if output.json:
                 output.raw(to_json(record))
             elif shown or record.type != CHUNK:

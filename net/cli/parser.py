@@ -201,11 +201,14 @@ def _add_ls(commands: _Commands) -> None:
 def _add_log(commands: _Commands) -> None:
     log = _add(commands, "log", "Print an agent's log, one record a line; with --json all of it, as it can be imported.")
     log.add_argument("state", metavar="STATE", help="the store's folder")
-    log.add_argument("agent", metavar="ID", help="the agent")
+    log.add_argument("agent", nargs="?", metavar="ID", help="the agent; with --search it may be left out, for all of them")
     log.add_argument("--after", type=int, default=-1, metavar="SEQ", help="only records after this one")
     log.add_argument("--types", type=lambda text: text.split(","), metavar="A,B", help="only records of these types")
     log.add_argument("--chunks", action="store_true", help="also the chunks of streamed answers")
     log.add_argument("--trace", action="store_true", help="instead of records, the states that each turn went through")
+    log.add_argument(
+        "--search", metavar="TEXT", help="instead of records, where this text stands, also what was summarised since"
+    )
 
 
 def _add_verify(commands: _Commands) -> None:
