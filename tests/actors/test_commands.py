@@ -242,15 +242,22 @@ async def test_undo_of_a_failed_turn_and_behind_a_summary() -> None:
 
 
 async def test_undo_finds_the_prompt_of_a_turn_of_many_records() -> None:
+    looks = 0
+
     @tool
     async def look() -> str:
         """Look."""
+        nonlocal looks
+        looks += 1
+        if looks == 39:
+            await ref.steer("and once more")
         return "rain"
 
     calls = [Reply.tools((f"c{i}", "look", {})) for i in range(40)]
     async with opened(talker("one", *calls, "done", tools=[look])) as (_, ref):
         await answer(ref, "first")
         await answer(ref, "again and again")
+        assert "user and once more" in await history(ref)
         assert await answer(ref, "/undo") == "Taken back: again and again"
         assert await history(ref) == ["user first", "assistant one"]
 
