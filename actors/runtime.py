@@ -22,6 +22,7 @@ from ..storage.store import Store
 from ..storage.writer import Writer
 from .channels.switchboard import Switchboard, agents_of
 from .children import Children
+from .definitions import Definitions
 from .failures import described
 from .initiator import fresh_context, start_fresh
 from .mail import Mail
@@ -32,7 +33,7 @@ from .models.slots import ModelSlots
 from .observers import Observers
 from .policies import Policies
 from .ref import AgentRef
-from .registry import Definitions, Registry
+from .registry import Registry
 from .report import Report
 from .reviving import Reviver
 from .schedule import Schedule
@@ -255,8 +256,8 @@ class Runtime:
 
     @trio.lowlevel.enable_ki_protection
     async def _janitor(self) -> None:
-        """Look after agents that rest: those that wait for maintenance have it, the others are dropped from memory in time. And end
-        drivers that have only waited for a person as long."""
+        """Look after agents that rest: those that wait for maintenance have it, the others are dropped from memory in time. And
+        end drivers that have only waited for a person as long."""
         while True:
             await trio.sleep(max(min(self.idle_after / 2, LOOKS_S), 0.05))
             for actor in self.registry:
