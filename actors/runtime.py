@@ -137,6 +137,12 @@ class Runtime:
             await function(*arguments)
         except Exception:  # it belongs to no agent and no caller: people should know, and everything else goes on
             _log.exception("the task %r of the system failed", name)
+        except BaseExceptionGroup as group:  # cancelled, and then it failed while it cleaned up
+            cancelled, rest = group.split(trio.Cancelled)
+            if cancelled is None or not isinstance(rest, ExceptionGroup):
+                raise
+            _log.error("the task %r of the system failed as it was cancelled", name, exc_info=rest)
+            raise cancelled from None
 
     def log_throw(self, agent: str, where: str) -> None:
         """A plugin threw where its throw changes nothing: people should know."""

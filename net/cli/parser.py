@@ -29,6 +29,7 @@ COMMANDS = (
     "verify",
     "backup",
     "batch",
+    "mcp",
 )
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
 
@@ -79,6 +80,7 @@ def make_parser() -> Parser:
     _add_verify(commands)
     _add_backup(commands)
     _add_batch(commands)
+    _add_mcp(commands)
     return parser
 
 
@@ -185,6 +187,15 @@ def _add_fork(commands: _Commands) -> None:
     where.add_argument("--at", type=int, metavar="SEQ", help="share records up to this one (default: all)")
     where.add_argument("--turn", type=int, metavar="N", help="share the records before turn N")
     fork.add_argument("--id", metavar="NEW", help="the new agent's id (default: one is made)")
+
+
+def _add_mcp(commands: _Commands) -> None:
+    mcp = _add(commands, "mcp", "Serve agents as tools over MCP, on standard input and output, to the client that starts this.")
+    mcp.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
+    mcp.add_argument(
+        "--agent", action="append", required=True, metavar="FILE:NAME", help="a Python file and the Agent in it; may be repeated"
+    )
+    mcp.add_argument("--prefix", default="mcp/", metavar="TEXT", help="what ids begin with (default: %(default)s)")
 
 
 def _add_where(command: Parser) -> None:

@@ -100,24 +100,24 @@ class Connection:
         """Connect, and connect again, until cancelled."""
         pauses = pauses_between()
         while True:
-            began = trio.current_time()
+            began, said = trio.current_time(), list[str]()
             try:
-                await self._live()
+                await self._live(said)
             except Exception as error:  # whatever it is: the server is a foreign program, and the agents go on without it
                 self.problem = "; ".join(described(leaf) for leaf in leaves(error))
+                self.problem += f"; it last said: {' / '.join(said)}" if said else ""
             if trio.current_time() - began > STEADY_S:
                 pauses = pauses_between()
             pause = next(pauses)
             _log.warning("MCP server %r is down (%s); the next try is in %g s", self.name, self.problem, pause)
             await trio.sleep(pause)
 
-    async def _live(self) -> None:
+    async def _live(self, said: list[str]) -> None:
         """One connection, from its opening to its end.
 
         Raises:
             NoAnswer, Gone: and whatever the transport throws.
         """
-        said: list[str] = []
         self._lost = False
         failed: Exception | None = None
         with trio.CancelScope(deadline=trio.current_time() + self._start_s) as scope:
@@ -136,8 +136,6 @@ class Connection:
                 self._down()
         if failed is None:
             failed = NoAnswer(f"it did not answer in {self._start_s:g} s")
-        if said:
-            failed = type(failed)(f"{failed}; it last said: {' / '.join(said)}")
         raise failed
 
     @asynccontextmanager

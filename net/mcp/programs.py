@@ -62,15 +62,17 @@ async def running(program: Program, *, name: str, gone: Callable[[], None], said
     )
     incoming, read = anyio.create_memory_object_stream[Any](0)
     write, outgoing = anyio.create_memory_object_stream[Any](0)
+    life = _Life(process)
     async with read, write, trio.open_nursery() as nursery:
         try:
+            nursery.start_soon(_watch, life, gone)
             nursery.start_soon(_receive, process, incoming, name, gone)
             nursery.start_soon(_send, process, outgoing, gone)
             nursery.start_soon(_listen, process, name, said)
             yield read, write
         finally:
             with trio.CancelScope(shield=True):
-                await _end(process)
+                await _end(life)
             nursery.cancel_scope.cancel()
 
 
@@ -105,9 +107,34 @@ async def _listen(process: trio.Process, name: str, said: list[str]) -> None:
                 _log.debug("%s prints a line without an end", name)
 
 
-async def _end(process: trio.Process) -> None:
-    assert process.stdin is not None, "opened with pipes"
-    await process.stdin.aclose()
+class _Life:
+    """A program's life: its group is ended once, by whoever is the first to see its leader end or to want it gone."""
+
+    def __init__(self, process: trio.Process) -> None:
+        self.process = process
+        self._ending = False
+        self._over = trio.Event()
+
+    async def end(self) -> None:
+        """Leave nothing of the group; call it at once when the leader was seen to end."""
+        if not self._ending:
+            self._ending = True
+            with trio.CancelScope(shield=True):
+                await ProcessGroup(self.process).end(GRACE_S)
+            self._over.set()
+        await self._over.wait()
+
+
+async def _watch(life: _Life, gone: Callable[[], None]) -> None:
+    """Its pipes do not tell of its death: a program that it started may have them, too, and live on."""
+    await life.process.wait()
+    await life.end()
+    gone()
+
+
+async def _end(life: _Life) -> None:
+    assert life.process.stdin is not None, "opened with pipes"
+    await life.process.stdin.aclose()
     with trio.move_on_after(GRACE_S):
-        await process.wait()
-    await ProcessGroup(process).end(GRACE_S)
+        await life.process.wait()
+    await life.end()
