@@ -137,8 +137,8 @@ class DeltaFold:
                 return self._chunk(record.seq, turn, step, chunk)
             case TurnStart(turn=turn):
                 self._turn, self._step, self._claimed = turn, 0, ()
-            case InboxClaim(ids=ids):
-                self._claimed = ids
+            case InboxClaim(turn=turn, ids=ids):
+                self._turn, self._claimed = turn, ids
             case StepStart(turn=turn, step=step):
                 self._turn, self._step = turn, step
             case RequestSent():
