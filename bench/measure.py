@@ -126,9 +126,11 @@ def machine() -> dict[str, str]:
 
 
 def resident_mb() -> float:
-    """The memory that this process has now; 0 where that is unknown."""
-    statm = Path("/proc/self/statm")
-    return int(statm.read_text(encoding="ascii").split()[1]) * resource.getpagesize() / 1e6 if statm.exists() else 0.0
+    """The memory that is this process's own now, without the pages of files that it has mapped; 0 where that is unknown."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
+    own = next((line.split()[1] for line in lines if line.startswith("RssAnon:")), "0")
+    return int(own) * 1024 / 1e6
 
 
 def peak_rss_mb() -> float:
