@@ -41,8 +41,7 @@ async def test_other_commands_of_a_client_have_a_turn_of_their_own() -> None:
         outcome = await ref.ask("/undo", message_id="u")
         assert (outcome.turn, outcome.text, outcome.steps) == (2, "Taken back: hello", 0)
         assert await ref.messages() == []
-        async for delta in ref.deltas(after=outcome.seq - 5):
-            break
+        delta = await anext(ref.deltas(after=outcome.seq - 5))
         assert (delta.kind, delta.text, delta.turn) == ("text", "Taken back: hello", 2)
         with pytest.raises(UsageError, match="has no message 'x'"):
             await ref.outcome("x")
