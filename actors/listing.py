@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from ..storage.store import Head, Store
+from ..storage.store import Flag, Head, Store
 
 T = TypeVar("T")
 
 
 class Listing(Generic[T]):
-    """What `look` makes of every agent with this prefix and these labels, in order of their ids."""
+    """What `look` makes of every agent with this prefix and these labels, in order of their ids; with a `flag`, of those that the
+    index has under it, so that the others cost nothing."""
 
     def __init__(
         self,
@@ -24,9 +25,11 @@ class Listing(Generic[T]):
         *,
         prefix: str = "",
         labels: Mapping[str, str] | None = None,
+        flag: Flag | None = None,
         after: str | None = None,
     ) -> None:
         self._store, self._look, self._prefix, self._labels, self._after = store, look, prefix, labels, after
+        self._flag: Flag | None = flag
         self._heads: deque[Head] = deque()
         self._found: deque[T] = deque()
         self._over = False
@@ -42,7 +45,7 @@ class Listing(Generic[T]):
         return self._found.popleft()
 
     async def _turn_page(self) -> None:
-        page = [] if self._over else await self._store.agents(self._prefix, self._labels, after=self._after)
+        page = [] if self._over else await self._store.agents(self._prefix, self._labels, self._flag, self._after)
         if not page:
             self._over = True
             raise StopAsyncIteration

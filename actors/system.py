@@ -20,7 +20,7 @@ from ..storage.errors import UsageError
 from ..storage.folds.waits import KINDS
 from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
-from ..storage.store import Head, Store
+from ..storage.store import Flag, Head, Store
 from .agent import Agent
 from .channels.channel import Channel, Deliver
 from .channels.switchboard import agents_of
@@ -192,7 +192,8 @@ class System:
                 return ()
             return (AgentSummary.of(head, actor.status if actor is not None else None),)
 
-        return Listing(self._runtime.store, look, prefix=prefix, labels=labels, after=after)
+        flag: Flag | None = None if waiting is None else "attention"  # who waits has an open turn
+        return Listing(self._runtime.store, look, prefix=prefix, labels=labels, flag=flag, after=after)
 
     async def usage(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> Usage:
         """Tokens of all these agents, from the index."""

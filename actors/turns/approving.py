@@ -150,7 +150,8 @@ def approvals(runtime: Runtime, prefix: str, labels: Mapping[str, str] | None) -
         questions = tuple(actor.state.approvals.open.values())
         return [_approval(actor, question) for question in questions if question.seq <= actor.log.committed]
 
-    return Listing(runtime.store, look, prefix=prefix, labels=labels)
+    # A question is part of an open turn, so the index has its agent among those that start-up looks at.
+    return Listing(runtime.store, look, prefix=prefix, labels=labels, flag="attention")
 
 
 async def _asking(runtime: Runtime, head: Head) -> Actor | None:

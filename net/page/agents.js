@@ -104,7 +104,7 @@ export class AgentsPane {
   async refresh(after) {
     clearTimeout(this.timer);
     const epoch = this.epoch,
-      began = performance.now();
+      cost = this.page.link.stopwatch();
     this.busy = true;
     try {
       const answer = await this.page.link.call("agents", { ...this.asked, ...(after === null ? {} : { after }), limit: PAGE });
@@ -123,8 +123,8 @@ export class AgentsPane {
     }
     this.busy = false;
     this.show();
-    const took = performance.now() - began;
-    this.timer = setTimeout(() => this.again(), Math.max(REST_MS, took * COST));
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.again(), Math.max(REST_MS, cost() * COST));
     this.more();
   }
 

@@ -63,6 +63,7 @@ export class Link {
       waiting: new Map(),
       streams: new Map(),
       numbers: 0,
+      opens: 0,
       delay: FIRST_MS,
       timer: 0,
     });
@@ -118,6 +119,7 @@ export class Link {
 
   opened(hello) {
     this.hello = hello;
+    this.opens += 1;
     this.delay = FIRST_MS;
     for (const [id, { method, params }] of this.waiting) this.transmit({ id, method, params });
     for (const stream of this.streams.values()) stream.open();
@@ -142,6 +144,13 @@ export class Link {
     this.told(was ? "lost" : "refused", event);
     this.timer = setTimeout(() => this.connect(), this.delay * (0.5 + Math.random() / 2));
     this.delay = Math.min(this.delay * 2, LONGEST_MS);
+  }
+
+  /** Measures what calls cost: gives the milliseconds since now, or 0 if the connection was away meanwhile. */
+  stopwatch() {
+    const { opens } = this,
+      began = performance.now();
+    return () => (opens === this.opens ? performance.now() - began : 0);
   }
 
   /** Try now instead of when the wait is over. */

@@ -16,6 +16,7 @@ import { plain, short, spent, total } from "./words.js";
 
 const THEMES = { "": "As the system", light: "Light", dark: "Dark" };
 const REST_MS = 4000;
+const HIDDEN_MS = 30_000;
 const COST = 20;
 
 class Page {
@@ -46,23 +47,38 @@ class Page {
 
   // -- the connection
 
-  told(state, detail) {
-    if (state === "open") {
-      this.say("");
-      const first = !this.started;
-      this.started = true;
-      if (first) {
-        this.agents.restart();
-        this.route();
-      } else {
-        this.agents.again();
-        this.agent.refresh();
-      }
-      this.lookAround();
-    } else {
-      clearTimeout(this.looking);
+  told(state) {
+    if (state !== "open") {
       this.say(state === "lost" ? "The connection is lost. Trying again…" : "The service does not answer. Trying again…");
       if (state === "refused") this.door();
+      return;
+    }
+    this.say("");
+    if (this.started)
+      this.agent.refresh(); // streams and calls went on by themselves
+    else this.start();
+  }
+
+  start() {
+    this.started = true;
+    this.agents.restart();
+    this.route();
+    this.repeat(() => this.questions.refresh());
+    // The index is read for it from end to end, so this is asked for as seldom as that costs.
+    this.repeat(async () => {
+      const usage = await this.link.call("usage", {});
+      this.spend.textContent = `${short(total(usage))} tokens`;
+      this.spend.title = spent(usage);
+    });
+  }
+
+  /** Do something again and again, with a rest that its cost demands. What fails is tried again: the link says that it is away. */
+  async repeat(work) {
+    for (;;) {
+      const cost = this.link.stopwatch();
+      await work().catch((error) => console.warn(error.message));
+      const rest = Math.max(document.hidden ? HIDDEN_MS : REST_MS, cost() * COST);
+      await new Promise((done) => setTimeout(done, rest));
     }
   }
 
@@ -86,24 +102,6 @@ class Page {
     const scopes = this.link.hello?.scopes ?? this.scopes ?? [];
     this.scopes = scopes;
     return scopes.includes(scope) || scopes.includes("admin");
-  }
-
-  /** What is asked for again and again, as seldom as its cost demands: questions, and what all agents spent. */
-  async lookAround() {
-    const began = performance.now();
-    try {
-      await this.questions.refresh();
-      const usage = await this.link.call("usage", {});
-      this.spend.textContent = `${short(total(usage))} tokens`;
-      this.spend.title = spent(usage);
-    } catch (error) {
-      this.spend.title = error.message;
-    }
-    clearTimeout(this.looking);
-    this.looking = setTimeout(
-      () => this.lookAround(),
-      Math.max(document.hidden ? 30_000 : REST_MS, (performance.now() - began) * COST),
-    );
   }
 
   // -- where we are

@@ -14,7 +14,9 @@ from callboard.net import handlers
 from callboard.net.wire import ClientEnd
 from callboard.net.wire import methods as m
 from callboard.net.wire.client import Answered, Failed, decode_result
+from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import AgentNotFound, Unauthorized
+from callboard.storage.store import Head
 
 
 async def call(wires: Wires, method: str, params: m.Params) -> Any:
@@ -34,6 +36,12 @@ async def call(wires: Wires, method: str, params: m.Params) -> Any:
 async def lookup(city: str) -> str:
     """The weather of a city."""
     return f"{city}: rain"
+
+
+@tool(approval="always")
+async def refund(order: str) -> str:
+    """Give money back."""
+    return order
 
 
 async def test_the_request_behind_an_answer(autojump_clock: object) -> None:
@@ -92,3 +100,30 @@ async def test_agents_by_status_and_by_a_part_of_the_id(autojump_clock: object) 
         page = await call(wires, "agents", m.Agents(text="reader", limit=1))
         assert page.more and [agent.id for agent in page.agents] == ["acme/Reader-1"]
         await (await system.get("acme/reader-2")).cancel()
+
+
+class Watched(MemoryStore):
+    """Remembers under which flag agents were listed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags: list[Any] = []
+
+    async def agents(self, *arguments: Any, **named: Any) -> list[Head]:
+        found = await super().agents(*arguments, **named)
+        self.flags.append((arguments[2] if len(arguments) > 2 else named.get("flag"), [head.agent for head in found]))
+        return found
+
+
+async def test_who_waits_for_a_person_is_found_without_reading_the_whole_index(autojump_clock: object) -> None:
+    store = Watched()
+    model = scripted("hello", Reply.tools(("c1", "refund", {"order": "7"})))
+    async with serving(make(model, tools=[refund]), store=store) as (system, _, wires):
+        for id in ("a", "b"):
+            await (await system.spawn(system.definitions["demo"], id=id)).followup("hi")
+            await wait_all_tasks_blocked()
+        store.flags.clear()
+        assert [question.agent for question in await call(wires, "approvals", m.Selection())] == ["b"]
+        assert [agent.id for agent in (await call(wires, "agents", m.Agents(waiting="approval"))).agents] == ["b"]
+        assert store.flags == [("attention", ["b"]), ("attention", [])] * 2
+        await (await system.get("b")).cancel()
