@@ -23,7 +23,7 @@ from callboard.actors.testing import check_model, every_crash
 from callboard.net.adapters import Anthropic, OpenAI
 from callboard.storage import events as e
 from callboard.storage import open_store, verify
-from callboard.storage.messages import Chunk, FinishChunk, Message, Request, TextBlock, TextDelta
+from callboard.storage.messages import Chunk, FinishChunk, Message, ReasoningBlock, Request, TextBlock, TextDelta
 
 pytestmark = pytest.mark.outside
 BOTH = pytest.mark.parametrize("kind", [OpenAI, Anthropic], ids=["openai", "anthropic"])
@@ -50,6 +50,16 @@ FIXTURES: list[dict[str, Any]] = [
         {"error": {"message": "Rate limited", "type": "rate_limit_error", "code": "rate_limit"}, "status": 429, "retryAfter": 2},
     ),
     says("drop", {"content": LETTERS}, chunkSize=5, latency=20, truncateAfterChunks=4),
+    says(
+        "think",
+        {
+            "content": "So.",
+            "reasoning": "Hm.",
+            "reasoningSignature": "sig",
+            "redactedThinking": ["blacked"],
+            "usage": {"prompt_tokens": 11, "completion_tokens": 7, "input_tokens": 11, "output_tokens": 7},
+        },
+    ),
     says("story", {"content": LETTERS}, chunkSize=3, latency=100),
     says("slow", {"content": LETTERS}, chunkSize=1, latency=100),
     says("hello", {"content": "Hi there! How are you today?"}, chunkSize=5),
@@ -133,6 +143,20 @@ async def test_a_limit_says_when_to_come_again(kind: Kind, url: str) -> None:
     error = caught.value
     assert (error.code, error.status, error.retry_after_s) == ("RATE_LIMIT", 429, 2) and error.request_id
     await model.aclose()
+
+
+@BOTH
+async def test_thoughts_come_with_their_signature_go_back_and_are_counted(kind: Kind, url: str) -> None:
+    async with agent(kind, url) as ref:
+        outcome = await ref.ask("think")
+        assert (outcome.text, outcome.usage.input, outcome.usage.output) == ("So.", 11, 7)
+        thoughts = [b for b in (await ref.messages())[1].content if isinstance(b, ReasoningBlock)]
+        if kind is OpenAI:
+            assert thoughts == [ReasoningBlock("Hm.")]
+        else:
+            blacked = ReasoningBlock("", meta={"anthropic": {"redacted": "blacked"}})
+            assert sorted(thoughts, key=lambda b: b.text) == [blacked, ReasoningBlock("Hm.", "sig")]
+        assert (await ref.ask("think")).ok
 
 
 @BOTH
