@@ -6,7 +6,7 @@ The log keeps the old records; a `surface/replace` names the range that a messag
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import trio
 
@@ -17,6 +17,7 @@ from ..answers import LimitReached, Position, Replace, Why
 from ..failures import described
 
 if TYPE_CHECKING:
+    from ...storage.folds import Surface
     from ..actor import Actor
     from ..seams import SeamContext
     from .turn import Turn
@@ -63,7 +64,7 @@ def position_of(actor: Actor, incoming: Sequence[Message] = (), *, why: Why = "b
     context, header = state.headers.context, state.headers.current
     reserved = actor.agent.max_tokens if header is None else header.settings.max_tokens
     return Position(
-        state.surface.entries(),
+        Entries(state.surface),
         incoming,
         gauge.tokens(incoming),
         gauge.window(None if context is None else context.window),
@@ -72,6 +73,34 @@ def position_of(actor: Actor, incoming: Sequence[Message] = (), *, why: Why = "b
         gauge.ratio,
         gauge.fruitless,
     )
+
+
+class Entries(Sequence[tuple[int, Message]]):
+    """The messages on a surface with their seqs, gathered when somebody looks: most looks at a position end at its numbers."""
+
+    __slots__ = ("_gathered", "_surface")
+
+    def __init__(self, surface: Surface) -> None:
+        self._surface = surface
+        self._gathered: tuple[tuple[int, Message], ...] | None = None
+
+    def _all(self) -> tuple[tuple[int, Message], ...]:
+        if self._gathered is None:
+            self._gathered = self._surface.entries()
+        return self._gathered
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, Message]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[tuple[int, Message]]: ...
+    def __getitem__(self, index: int | slice) -> tuple[int, Message] | Sequence[tuple[int, Message]]:
+        return self._all()[index]
+
+    def __repr__(self) -> str:
+        return f"<{len(self._surface)} messages with their seqs>"
 
 
 async def _leave(position: Position) -> Replace | None:
