@@ -83,6 +83,11 @@ class WebhookChannel(Channel):
     def __repr__(self) -> str:
         return f"<WebhookChannel {self.name!r}>"
 
+    @property
+    def signed(self) -> bool:
+        """Whether `receive` itself checks who sends; else whoever calls it has to."""
+        return self._key is not None
+
     async def wait_there(self) -> None:
         """Return when `receive` takes messages."""
         while self._inbound is None:

@@ -195,4 +195,5 @@ async def test_a_webhook_that_is_not_running_says_so_and_one_that_is_signed_asks
         await wait_all_tasks_blocked()
         with pytest.raises(InputRefused, match="webhook-id"):
             await hook.receive({}, body)
+        assert hook.signed and not WebhookChannel().signed
         assert "s" not in repr(hook).replace("<WebhookChannel 'hook'>", ""), "a secret is never shown"
