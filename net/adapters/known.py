@@ -46,6 +46,9 @@ ANTHROPIC_WINDOWS: dict[str, int] = {
 }
 
 ANTHROPIC_OUTPUTS: dict[str, int] = {
+    "claude-": 32_000,  # at least, of every one since Claude 4
+    "claude-2": 4_096,
+    "claude-instant": 4_096,
     "claude-3": 4_096,
     "claude-3-5": 8_192,
     "claude-3-7": 64_000,

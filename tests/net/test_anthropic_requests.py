@@ -193,7 +193,7 @@ def test_an_answer_by_a_schema_beside_an_effort_and_the_agents_own_output_config
         ("claude-opus-4-1", 200_000, 32_000, True),
         ("claude-opus-4-20250514", 200_000, 32_000, False),
         ("claude-3-haiku-20240307", 200_000, 4_096, False),
-        ("claude-haiku-5-5", 1_000_000, 8_192, True),
+        ("claude-haiku-5-5", 1_000_000, 32_000, True),
         ("somebody-elses", None, 8_192, True),
     ],
 )
