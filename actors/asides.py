@@ -44,8 +44,8 @@ async def _stop(actor: Actor, put: InboxPut, stop: Stop) -> int:
     seqs: list[int] = []
 
     def write(below: Sequence[Actor]) -> None:
-        runs = actor.status == "running" or actor.position.open or actor.maintenance is not None
-        children = sum(member.status == "running" or member.position.open for member in below)
+        runs = actor.position.open or actor.maintenance is not None
+        children = sum(member.position.open for member in below)
         waiting = sum(item.may_park for item in actor.inbox.pending())
         text = stop.say(runs, children, waiting)
         seqs.append(actor.log.append(*command_events(put.message, stop, text), *_reply(actor, put, text)))

@@ -5,16 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 from crashing import Life, crashed, live
-from helpers import check, events, history, make, order, scripted
+from helpers import check, events, history, make, notation, order, scripted
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.agent import Agent
 from callboard.actors.plugins import CommandContext, Commands, command
 from callboard.actors.system import System
-from callboard.actors.testing import every_crash
+from callboard.actors.testing import ScriptedModel, every_crash
 from callboard.actors.testing.scripted import Reply
 from callboard.storage import events as e
+from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.messages import Request
 from callboard.storage.store import Store
 
@@ -29,8 +33,6 @@ def echo(request: Request) -> Any:
 
 def talker(*more: Any) -> Agent[Any, Any]:
     """An agent with commands whose model hears everything."""
-    from callboard.actors.testing import ScriptedModel
-
     return make(ScriptedModel(echo), plugins=[Commands(*more)])
 
 
@@ -77,8 +79,6 @@ async def test_fork_makes_one_copy() -> None:
 
 
 async def test_the_model_that_was_chosen_outlives_every_kill() -> None:
-    from callboard.actors.testing import ScriptedModel
-
     other = ScriptedModel(lambda request: Reply.text("other"), provider="acme")
 
     async def scenario(store: Store) -> list[str]:
@@ -158,16 +158,38 @@ async def test_every_cut_between_two_appends_is_recovered(mode: Any) -> None:
 
 
 def _upto(life: Life, end: int) -> str:
-    from helpers import notation
-
     return notation([record for record in life.records if record.seq <= end])
 
 
 async def test_what_a_command_forgot_stays_forgotten() -> None:
-    from callboard.storage.engines.memory import MemoryStore
-
     store = MemoryStore()
     await say(store, "first", "/new")
     async with System.open(store, agents=[talker()]) as system:
         assert await history(await system.get("a")) == []
     await check(store)
+
+
+SAID = ["hello", "again", "/new", "/undo", "/history", "/fork", "/zzz", "/model default", "/stop", "/compact"]
+
+
+@settings(deadline=None, derandomize=True, database=None, phases=[Phase.generate], max_examples=12)
+@given(st.lists(st.sampled_from(SAID), min_size=2, max_size=5))
+def test_any_conversation_is_the_same_wherever_the_kill(said: list[str]) -> None:
+    async def scenario(store: Store) -> tuple[list[str], list[str]]:
+        agent = talker()
+        async with System.open(store, agents=[agent]) as system:
+            ref = await system.spawn(agent, id="a")
+            heard = [(await ref.ask(text, message_id=str(n), route=ROUTE)).text for n, text in enumerate(said)]
+            return heard, await history(ref)
+
+    async def crashes() -> None:
+        plain = await scenario(MemoryStore())
+        async for crash in every_crash(scenario):
+            assert crash.result == plain, crash
+            outs = await events(crash.store, e.OutboxPut)
+            assert len({out.delivery for out in outs}) == len(outs) == len(said), crash
+            runs = [run.id for run in await events(crash.store, e.CommandRun)]
+            assert sorted(runs) == [str(n) for n, text in enumerate(said) if text.startswith("/")], crash
+            assert len(await crash.store.agents()) == 1 + said.count("/fork"), crash
+
+    trio.run(crashes)

@@ -8,9 +8,9 @@ import trio
 from helpers import check, order, scripted
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors import Agent, System
+from callboard.actors import Agent, System, tool
 from callboard.actors.channels import MemoryChannel
-from callboard.actors.plugins import chat_plugins
+from callboard.actors.plugins import Commands, Permissions, chat_plugins
 from callboard.actors.testing.scripted import Reply
 from callboard.storage.engines.memory import MemoryStore
 
@@ -49,6 +49,40 @@ async def test_a_control_command_is_answered_in_its_chat_while_the_turn_runs() -
         assert (await desk.reply(chat="1")).text == "the answer"
     await check(store)
     assert "cmd cmdres out" in await order(store, "desk:1")
+
+
+async def test_c165_c205_compact_summarises_by_the_plugin_of_the_box() -> None:
+    replies = ["word " * 400 for _ in range(4)]
+    async with System.open(":memory:", agents=[agent := helper(*replies, plugins=chat_plugins())]) as system:
+        ref = await system.spawn(agent, id="a")
+        assert (await ref.ask("/compact")).text == "There is nothing to summarise."
+        for number in range(4):
+            await ref.ask(f"{number} " + "long " * 300)
+        before = (await ref.info()).context_tokens or 0
+        assert (await ref.ask("/compact")).text == "A summary stands for what was said before."
+        assert ((await ref.info()).context_tokens or 0) < before / 2
+        assert (await ref.ask("/undo")).text.startswith("Taken back: 3 long")
+        assert (await ref.ask("/undo")).text == "There is nothing to undo."
+        assert len(await ref.messages()) == 1, "the summary stays"
+
+
+async def test_c163_stop_ends_a_turn_that_waits_for_a_person() -> None:
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        raise AssertionError("never reached")
+
+    store = MemoryStore()
+    agent = helper(Reply.tools(("c1", "pay", {})), tools=[pay], plugins=[Commands(), Permissions(ask=["pay"])])
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        await ref.followup("go")
+        await wait_all_tasks_blocked()
+        assert "waits for approval May a call pay" in (await ref.ask("/status")).text
+        assert (await ref.ask("/stop")).text == "Stopped."
+        await ref.wait_idle()
+    await check(store)
+    assert (await order(store)).endswith("cmd cmdres TC1 answered res(c1!ABORTED_BEFORE_DISPATCH) SE TE1{aborted user}")
 
 
 def test_the_plugins_of_a_chat() -> None:
