@@ -18,6 +18,7 @@ import trio
 from ...actors.agent import Agent
 from ...actors.content import mint_id
 from ...actors.failures import said
+from ...actors.ref import AgentRef
 from ...actors.streams import DELTA_TYPES, DeltaFold
 from ...actors.system import System
 from ...actors.values import Outcome, explain
@@ -136,18 +137,28 @@ class _Desk:
     async def _ask(self, ctx: Any, agent: Agent[Any, Any], text: str, session: str) -> Outcome[Any]:
         ref = await self._system.spawn(agent, id=f"{self._prefix}{agent.name}/{session}")
         message = Message(mint_id(), "user", (TextBlock(text),))
+        if not _wants_progress(ctx):
+            return await self._wait(ctx, ref, message)
+        outcome: Outcome[Any] | CallboardError
         async with trio.open_nursery() as nursery:
-            if _wants_progress(ctx):
-                nursery.start_soon(_report, ctx, ref, message.id)
+            nursery.start_soon(_report, ctx, ref, message.id)
             try:
-                outcome: Outcome[Any] = await ref.ask(message, timeout=self._timeout)
-            except trio.Cancelled:
-                if _cancel_was_asked_for(ctx):
-                    with trio.CancelScope(shield=True):
-                        await ref.cancel("user", keep_inbox=True)
-                raise
+                outcome = await self._wait(ctx, ref, message)
+            except CallboardError as error:  # raised again outside the nursery, which would wrap it
+                outcome = error
             nursery.cancel_scope.deadline = trio.current_time() + LAST_WORDS_S
+        if isinstance(outcome, CallboardError):
+            raise outcome
         return outcome
+
+    async def _wait(self, ctx: Any, ref: AgentRef[Any], message: Message) -> Outcome[Any]:
+        try:
+            return await ref.ask(message, timeout=self._timeout)
+        except trio.Cancelled:
+            if _cancel_was_asked_for(ctx):
+                with trio.CancelScope(shield=True):
+                    await ref.cancel("user", keep_inbox=True)
+            raise
 
 
 def _wants_progress(ctx: Any) -> bool:
@@ -161,7 +172,7 @@ def _cancel_was_asked_for(ctx: Any) -> bool:
     return event is not None and bool(event.is_set())
 
 
-async def _report(ctx: Any, ref: Any, message_id: str) -> None:
+async def _report(ctx: Any, ref: AgentRef[Any], message_id: str) -> None:
     """The text of the turn that takes the message, as it is written."""
     fold, ours, sent = DeltaFold(), False, 0
     async for record in ref.follow(after=None, types=DELTA_TYPES | {"inbox/claim"}):

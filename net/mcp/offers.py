@@ -7,6 +7,7 @@ server, and can be offered before the server is there at all.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -31,8 +32,8 @@ PROGRESS_S = 1.0
 """At most one note of a call's progress in so many seconds, however many the server sends."""
 _CLOSED = "Connection closed"
 """How the SDK says that the connection ended before the answer came."""
-_SESSION_GONE = "Session terminated"
-"""How the SDK says that a server over HTTP does not know the session any more: it has not run the call."""
+_SESSION_GONE = re.compile(r"\bsession\b.*\b(terminated|not found|expired|unknown|invalid)\b", re.IGNORECASE)
+"""How servers over HTTP say that they do not know the session any more, each in its own words: they have not run the call."""
 
 
 class Offers:
@@ -174,9 +175,10 @@ class Offers:
         try:
             result = await client.call_tool(listed.name, arguments, progress_callback=_Progress(ctx))
         except MCPError as error:
-            if error.message in (_CLOSED, _SESSION_GONE):
+            forgotten = _SESSION_GONE.search(error.message) is not None
+            if forgotten or error.message == _CLOSED:
                 connection.drop(client)
-                raise _Vanished(untouched=error.message == _SESSION_GONE) from error
+                raise _Vanished(untouched=forgotten) from error
             connection.stir()
             raise ToolError(f"{name} was refused: {shortened(error.message)}", code=MCP_ERROR) from error
         except trio.Cancelled:
