@@ -21,9 +21,11 @@ from tiny_model import write_tiny_model
 
 from callboard import Agent, System
 from callboard.actors import Model, ModelError
+from callboard.actors.plugins import Compaction
 from callboard.actors.testing import check_model
 from callboard.net.adapters import Anthropic, OpenAI
 from callboard.storage import verify
+from callboard.storage.events import RequestFailed
 from callboard.storage.messages import Chunk, FinishChunk, Message, Request, Settings, TextBlock, TextDelta, UsageChunk
 
 pytestmark = pytest.mark.outside
@@ -116,6 +118,18 @@ async def test_a_grammar_makes_even_random_weights_answer_by_the_schema(tiny: st
     async with System.open(":memory:", agents=[reporter], models={"local": adapter(OpenAI, tiny, schema=True)}) as system:
         outcome = await (await system.spawn(reporter, id="t")).ask("How is the weather?")
         assert isinstance(outcome.result(), Weather)
+        assert (await verify(system.store)).ok
+
+
+async def test_a_history_that_outgrows_the_server_is_compacted_and_goes_on(tiny: str) -> None:
+    talker: Agent[Any, str] = Agent("talker", model="local:tiny", max_tokens=8, plugins=[Compaction()])
+    async with System.open(":memory:", agents=[talker], models={"local": adapter(OpenAI, tiny)}) as system:
+        ref = await system.spawn(talker, id="t")
+        for number in range(5):
+            outcome = await ref.ask(f"{number}: {'a word or two, ' * 20}")
+            assert outcome.reason.kind == "max-tokens" and outcome.text, outcome
+        failed = [r.event async for r in ref.read() if isinstance(r.event, RequestFailed)]
+        assert {(event.failure.code, event.action) for event in failed} == {("CONTEXT_OVERFLOW", "retry")}
         assert (await verify(system.store)).ok
 
 
