@@ -26,6 +26,7 @@ from ..storage.errors import (
     StaleAppend,
     StoreError,
     StoreFull,
+    UnknownRecord,
 )
 from .initiator import start_fresh
 from .reconciling import reconcile
@@ -88,7 +89,7 @@ class Reviver:
             self._pause_s = FIRST_S if healed else min(2 * self._pause_s, LONGEST_S)
 
     async def _round(self) -> bool:
-        """Try the first and, if that goes well, all; whether it did."""
+        """Try the first and, if that goes well, all; whether nothing is left."""
         ids, self._wanted = list(self._wanted), {}
         while ids:
             id = ids.pop(0)
@@ -106,7 +107,7 @@ class Reviver:
         async with trio.open_nursery() as nursery:
             for id in ids:
                 start_fresh(nursery, self._follow, id, slots, initiator=id)
-        return True
+        return not self._wanted  # one that fails for a reason of its own must not be tried without a pause
 
     @trio.lowlevel.enable_ki_protection
     async def _follow(self, id: str, slots: trio.CapacityLimiter) -> None:
@@ -124,7 +125,7 @@ class Reviver:
             if head is None or not head.summary.attention:
                 return None
             actor = await runtime.registry.actor(id)
-        except (AgentNotFound, AgentDeleted):
+        except (AgentNotFound, AgentDeleted, UnknownRecord):
             return None
         except DefinitionMissing:
             self._undefined[id] = None

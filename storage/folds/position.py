@@ -193,6 +193,7 @@ class Position(Struct):
     def fork(self) -> None:
         """The rest of the log is a fork's own: a call that was open in the prefix is in doubt for ever."""
         self.forked_calls = any(c.state == "started" for c in self.calls)
+        self.asking = ()
         self.origins = {}
 
     @property

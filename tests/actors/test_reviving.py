@@ -93,3 +93,36 @@ def test_only_what_the_store_may_heal_is_tried_again() -> None:
     fenced, broken, own = CommitFailed("x"), CommitFailed("x"), CommitFailed("the end of a turn could not be written")
     fenced.__cause__, broken.__cause__ = FenceLost("another"), StoreError("I/O")
     assert [may_heal(error) for error in (FULL, broken, fenced, own)] == [True, True, False, False]
+
+
+async def test_one_that_cannot_be_read_holds_up_nobody_and_is_tried_ever_more_rarely(autojump_clock: MockClock) -> None:
+    tried: list[float] = []
+
+    class Torn(FaultyStore):
+        async def head(self, agent: str) -> Any:
+            if agent == "b" and torn:
+                tried.append(trio.current_time())
+                raise StoreError("a page of it is torn")
+            return await super().head(agent)
+
+    torn: list[bool] = []
+    store, gate = Torn(MemoryStore()), trio.Event()
+
+    @tool(replay="safe")
+    async def work() -> str:
+        """Work, once the test says so."""
+        await gate.wait()
+        return "worked"
+
+    agent = make(ScriptedModel(says), tools=[work])
+    async with System.open(store, agents=[agent]) as system:
+        refs = [await system.spawn(agent, id=id) for id in "abc"]
+        for ref in refs:
+            await ref.followup("hi")
+        await wait_all_tasks_blocked()
+        torn.append(True)
+        store.fail_next(FULL, times=3)
+        gate.set()
+        await trio.sleep(100 * LONGEST_S)
+        assert [ref.status for ref in refs] == ["idle", "failed", "idle"]
+        assert len(tried) < 120

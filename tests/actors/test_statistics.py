@@ -17,7 +17,8 @@ from callboard.storage.testing import FaultyStore
 
 def shown(system: System, id: str) -> ActorStatistics:
     """What is shown of one agent."""
-    (found,) = [each for each in system.statistics(agents=id)["busiest"] if each.id == id]
+    busiest: tuple[ActorStatistics, ...] = system.statistics(agents=id)["busiest"]
+    (found,) = [each for each in busiest if each.id == id]
     return found
 
 
