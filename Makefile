@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test outside coverage lint format types docs docs-check check bench prove torture clean
+.PHONY: help setup demo chat test outside coverage lint format types docs docs-check check bench prove torture clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made
@@ -62,6 +62,9 @@ $(OUTSIDE): $(READY)
 
 demo: $(INSTALLED) ## a team of agents reads FOLDER (default: this one) and writes report.md here
 	@$(BIN)/callboard demo "$(FOLDER)" $(ARGS)
+
+chat: $(INSTALLED) ## talk to an agent here, without a key; ARGS="--model openai:NAME" with one
+	@$(BIN)/callboard chat $(ARGS)
 
 test: $(READY) ## the test suite; ARGS="-k inbox" chooses
 	@$(BIN)/python -m pytest $(ARGS)
