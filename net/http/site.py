@@ -7,6 +7,7 @@ come under this name and from that origin, what does the token allow, and only t
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,9 @@ from .line import Gone, Line
 from .messages import HTML, Request, Response
 from .router import Route, Router, Visit, decoded
 
+_ORIGIN = re.compile(r"[!-~]+")
+_NAMES = re.compile(r"[A-Za-z0-9, -]+")
+"""What may be said back to a browser of what it said."""
 _Value = TypeVar("_Value")
 _log = logging.getLogger("callboard.service")
 _BEARER = ("www-authenticate", "Bearer")
@@ -182,10 +186,7 @@ class Site:
         allowed = (
             ("allow", methods),
             ("access-control-allow-methods", methods),
-            (
-                "access-control-allow-headers",
-                asked if asked.replace("-", "").replace(",", "").replace(" ", "").isalnum() else "*",
-            ),
+            ("access-control-allow-headers", asked if _NAMES.fullmatch(asked) else "*"),
             ("access-control-max-age", "600"),
         )
         return Response(b"", 204, headers=allowed)
@@ -193,7 +194,11 @@ class Site:
     def _signed(self, request: Request, response: Response) -> Response:
         """With the word that lets a page of another origin read it, if it may. Its cookies never count."""
         origin = request.headers.get("origin")
-        if origin is None or not self._access.origin_fits(origin, request.headers.get("host", "")):
+        if (
+            origin is None
+            or not _ORIGIN.fullmatch(origin)
+            or not self._access.origin_fits(origin, request.headers.get("host", ""))
+        ):
             return response
         return response.with_headers(("access-control-allow-origin", origin), _ASKED_AGAIN)
 
