@@ -51,7 +51,11 @@ async def fork(
     origin = await runtime.registry.actor(source)
     with origin.held():
         await origin.log.commit()
-        upto = await fork_point(runtime.store, source, at, turn, origin.log.committed)
+        stands = origin.position
+        if at is None and turn == stands.turn > 0:
+            upto = stands.start_seq - 1  # the last turn: its beginning is known, however long the log
+        else:
+            upto = await fork_point(runtime.store, source, at, turn, origin.log.committed)
         puts = await _inputs(runtime.store, source, turn) if rerun else []
         blobs = {digest: await runtime.store.blob(digest) for put in puts for digest in _blobs(put)}
         async with runtime.registry.lock(new):

@@ -230,6 +230,14 @@ async def test_a_control_command_needs_no_room_in_the_inbox() -> None:
         await ref.wait_idle()
 
 
+async def test_a_control_command_without_end_is_refused() -> None:
+    store = MemoryStore()
+    async with opened(hanging(), store) as (_, ref):
+        with pytest.raises(InputRefused, match="at most 65,536 characters"):
+            await ref.followup("/stop " + "x" * 70_000)
+    assert await order(store) == ""
+
+
 async def test_a_message_that_is_replaced_by_a_command_does_not_act_at_once() -> None:
     store, go = MemoryStore(), trio.Event()
     agent = make(scripted(Reply.wait(go, Reply.text("one"))), plugins=[Commands()])

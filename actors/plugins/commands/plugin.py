@@ -26,6 +26,8 @@ from .router import Found, Routed, Router, correction
 from .talk import MODEL, ModelCommand, split_model, talk
 
 NOT_ALLOWED = "NOT_ALLOWED"
+LONGEST = 65_536
+"""Characters of a control command, which no limit of the inbox applies to."""
 
 
 class Commands(Plugin):
@@ -70,6 +72,8 @@ class Commands(Plugin):
         if routed is None:
             return taken
         if self._router.is_control(routed):
+            if len(taken.text) > LONGEST:
+                return Reject(f"a command has at most {LONGEST:,} characters")
             return await self._answer(ctx, routed, taken.id, at_once=True)
         return Later("", message=taken) if ctx.way == "steer" else taken
 
