@@ -2,8 +2,8 @@
 
 `messages`, `chunks` and `events` are the vocabulary; `records` an event with its place in a log; `store` the seam that engines
 implement, `engines` the two in the box, `opening` opens one by its address; `log` and `writer` are the open end of logs and their
-group commit; `folds` say what a log means, `digest` what a request was; `verify` checks all of it; `exchange` takes logs out and
-in; `errors` is the one tree of errors. Nothing here imports another floor.
+group commit; `folds` say what a log means, `digest` what a request was; `verify` checks all of it, `rebuild` gives one request
+again; `exchange` takes logs out and in; `errors` is the one tree of errors. Nothing here imports another floor.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from .errors import (
 from .exchange import backup, export_log, import_log
 from .messages import Chunk, File, Image, Message, Request, TextBlock, Usage
 from .opening import open_store
+from .rebuild import Rebuilt, rebuild
 from .records import Record
 from .store import Store
 from .verify import verify
@@ -70,6 +71,7 @@ __all__ = [
     "Message",
     "ModelError",
     "NameMismatch",
+    "Rebuilt",
     "Record",
     "Request",
     "ServiceError",
@@ -91,5 +93,6 @@ __all__ = [
     "export_log",
     "import_log",
     "open_store",
+    "rebuild",
     "verify",
 ]

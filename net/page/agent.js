@@ -236,7 +236,17 @@ export class AgentPane {
     this.badge(2, timeline.unsent);
     const status = info?.status ?? (timeline.open ? "running" : "idle");
     const usage = sum(info?.usage ?? timeline.usage, timeline.open ? timeline.turn.tokens : null);
-    const stamp = JSON.stringify([info, status, may, this.id, total(usage), timeline.turns.size, feed.error?.message]);
+    const withChildren = feed.timeline.family > 0;
+    const stamp = JSON.stringify([
+      withChildren,
+      info,
+      status,
+      may,
+      this.id,
+      total(usage),
+      timeline.turns.size,
+      feed.error?.message,
+    ]);
     if (stamp === this.headed) return;
     this.headed = stamp;
     const waiting = (info?.waits ?? []).filter((wait) => status === "running" || wait.kind !== "commit");
@@ -283,7 +293,7 @@ export class AgentPane {
         [
           info?.definition && plain(info.definition),
           info?.turn ? `turn ${info.turn}` : "no turn yet",
-          h("span", { title: spent(usage) }, `${short(total(usage))} tokens`),
+          h("span", { title: spent(usage) }, `${short(total(usage))} tokens${withChildren ? " with its children" : ""}`),
           info?.pending ? counted(info.pending, "message waits", "messages wait") : null,
           info?.parent ? ["child of ", agentLink(info.parent)] : null,
           kin ? ["fork of ", agentLink(kin)] : null,

@@ -2,7 +2,7 @@
 
 import { fill, h } from "./dom.js";
 import { overview } from "./overview.js";
-import { agentLink, blocks, code, facts, fold, json, prose } from "./texts.js";
+import { agentLink, blocks, code, facts, fold, json, prose, results } from "./texts.js";
 import { sourceText } from "./timeline.js";
 import { clock, duration, ended, failure, full, plain, spent, total } from "./words.js";
 
@@ -105,7 +105,7 @@ const PARTS = {
       facts([
         ...times(node),
         ["Spent", tokens(node.tokens)],
-        ["First to last byte", node.latency ? duration(node.latency) : null],
+        ["Latency", node.latency ? duration(node.latency) : null],
         ["Route", routeText(node.route)],
         ["Reply", deliveryText(node)],
         ["Inbox", node.park ? "parked by this end" : null],
@@ -182,7 +182,7 @@ const PARTS = {
       node.content
         ? section(
             node.error ? "Error, as the model reads it" : "Result",
-            node.content.length ? blocks(node.content) : h("p.hint", {}, "An empty result."),
+            node.content.length ? results(node.content) : h("p.hint", {}, "An empty result."),
           )
         : null,
     ],

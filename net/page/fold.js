@@ -36,6 +36,7 @@ export class Timeline {
     this.context = null;
     this.identity = null;
     this.usage = {};
+    this.family = 0;
     this.last = -1;
     this.stamp = 0;
   }
@@ -267,6 +268,7 @@ const HANDLERS = {
   "child/ended": (t, r) => {
     const child = t.children.get(r.child);
     t.children.delete(r.child);
+    t.family += 1;
     if (child) t.finish(child, r, { reason: r.reason, tokens: r.usage ?? {} });
   },
   "outbox/put": (t, r) => {

@@ -52,6 +52,11 @@ export function blocks(content) {
   return (content ?? []).map(block);
 }
 
+/** What a tool gave: text that is JSON is laid out. */
+export function results(content) {
+  return (content ?? []).map((value) => (value.type === "text" && /^\s*[[{]/.test(value.text) ? code(value.text) : block(value)));
+}
+
 function block(value) {
   switch (value.type) {
     case "text":
