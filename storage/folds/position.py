@@ -235,8 +235,7 @@ def _fresh_step(at: Position) -> None:
     at.cut = at.said if at.finish == "max-tokens" else None
     at.joining = at.said if at.joining and at.calls else ""  # calls and results do not end what was begun
     at.attempts, at.interrupted, at.request, at.failure, at.retry_at = 0, 0, None, None, None
-    at.answered, at.finish, at.calls, at.forked_calls, at.said = False, "stop", [], False, ""
-    at.asking = ()
+    at.answered, at.finish, at.calls, at.forked_calls, at.said, at.asking = False, "stop", [], False, "", ()
 
 
 def _turn_cancel(at: Position, seq: int, time: int, event: TurnCancel) -> None:
@@ -305,8 +304,7 @@ def _step_start(at: Position, seq: int, time: int, event: StepStart) -> None:
 
 
 def _step_end(at: Position, seq: int, time: int, event: StepEnd) -> None:
-    at.step_open, at.request, at.resumes = False, None, 0
-    at.asking = ()
+    at.step_open, at.request, at.resumes, at.asking = False, None, 0, ()
 
 
 def _sent(at: Position, seq: int, time: int, event: RequestSent) -> None:
