@@ -13,6 +13,7 @@ from callboard.actors.channels import MemoryChannel
 from callboard.actors.plugins import Commands, Permissions, chat_plugins
 from callboard.actors.testing.scripted import Reply
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.errors import DeliveryFailed
 
 
 def helper(*replies: Any, **options: Any) -> Agent[Any, Any]:
@@ -49,6 +50,19 @@ async def test_a_control_command_is_answered_in_its_chat_while_the_turn_runs() -
         assert (await desk.reply(chat="1")).text == "the answer"
     await check(store)
     assert "cmd cmdres out" in await order(store, "desk:1")
+
+
+async def test_c195_status_shows_replies_that_did_not_arrive() -> None:
+    desk = MemoryChannel(helper("the answer"))
+    async with System.open(MemoryStore(), channels={"desk": desk}) as system:
+        desk.failing = DeliveryFailed("the room is gone", final=True)
+        await desk.say("go", chat="1")
+        ref = await system.get("desk:1")
+        async for _ in ref.follow(types={"outbox/failed"}):
+            break
+        text = (await ref.ask("/status")).text
+        assert "Replies: 0 under way, 1 failed" in text
+        assert "channel desk, chat 1: the room is gone. It began: 'the answer'" in text
 
 
 async def test_c165_c205_compact_summarises_by_the_plugin_of_the_box() -> None:
