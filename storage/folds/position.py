@@ -218,7 +218,6 @@ def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
     at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
     at.command, at.unsaid, at.deliveries, at.answered_route = None, "", (), False
-    at.finish, at.joining = "stop", ""  # nothing goes on from one turn to the next
     _fresh_step(at)
 
 

@@ -95,11 +95,11 @@ async def test_c200_with_nothing_to_compact_the_turn_ends_at_once() -> None:
 
 
 async def test_c200_after_a_crash_between_the_two_an_overflow_is_still_the_second() -> None:
-    model = talker(window=None, refuse=lambda request: "3 " in request.messages[-1].text)
+    model = talker(window=None, refuse=lambda request: "6 " in request.messages[-1].text)
 
     async def scenario(store: Store) -> str:
         async with opened(make(model, plugins=[Compaction()]), store) as (_, ref):
-            outcomes = [await ref.ask(f"{number} {LONG}", message_id=f"m{number}") for number in range(1, 4)]
+            outcomes = [await ref.ask(f"{number} {LONG}", message_id=f"m{number}") for number in range(1, 7)]
             assert (await order(store)).count("cut(") == 1
             return outcomes[-1].reason.kind
 
@@ -125,6 +125,28 @@ async def test_c201_after_two_useless_summaries_nothing_is_tried_until_the_histo
         assert "cut(" in await order(system.store)
         assert (await history(ref))[0] == "user All of it, in short."
     small.assert_used_up()
+
+
+class Middle(Plugin):
+    """First all but the newest two give way to a summary, then the message right behind that summary vanishes."""
+
+    async def compact(self, ctx: Any, position: Any, next: Any, /) -> Any:
+        entries = position.entries
+        if ctx.turn == 3:
+            return Replace(Message("s", "user", (TextBlock("summary"),)), end=entries[-3][0])
+        return Replace(start=entries[1][0], end=entries[1][0]) if ctx.turn == 4 else None
+
+
+async def test_a_range_is_taken_by_its_places_since_a_summary_has_a_later_seq_than_what_follows_it() -> None:
+    async with opened(make(talker("ok."), plugins=[Middle()])) as (_, ref):
+        for number in range(1, 5):
+            await say(ref, f"{number}")
+        assert await history(ref) == [
+            "user summary",
+            "assistant ok.",
+            *("user 3", "assistant ok."),
+            *("user 4", "assistant ok."),
+        ]
 
 
 class Broken(Plugin):

@@ -10,10 +10,12 @@ from helpers import history, make, opened, order, say
 from talkers import LONG, said, summariser, tail, talker
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import Plugin, Replace
+from callboard.actors import Plugin, Position, Replace
 from callboard.actors.plugins import Compaction
+from callboard.actors.plugins.compaction.drafts import Draft, ready
 from callboard.actors.plugins.compaction.extract import HEAD
 from callboard.actors.testing import Reply
+from callboard.storage import Message, TextBlock
 
 
 async def test_c203_a_summary_is_begun_beside_the_turn_and_put_in_place_when_it_is_needed() -> None:
@@ -53,6 +55,18 @@ async def test_a_draft_of_a_view_that_was_rewritten_meanwhile_is_thrown_away() -
         for number in (5, 6, 7):
             await say(ref, f"{number} {LONG}", message_id=f"m{number}")
         assert "Of what is gone." not in " ".join(await history(ref))
+
+
+@pytest.mark.parametrize(
+    ("now", "found"), [("012", (0, 1)), ("x012", (1, 2)), ("02", None), ("0x1", None), ("12", None), ("0", None)]
+)
+async def test_a_draft_is_of_use_only_where_exactly_its_messages_stand(now: str, found: tuple[int, int] | None) -> None:
+    messages = {letter: Message(letter, "user", (TextBlock(letter),)) for letter in "012x"}
+    draft = Draft([messages["0"], messages["1"]], 10)
+    draft.text = "short"
+    draft.done.set()
+    place = await ready(draft, Position([(seq, messages[letter]) for seq, letter in enumerate(now)]))
+    assert (None if place is None else (place.first, place.last)) == found
 
 
 class Forgets(Plugin):

@@ -131,6 +131,22 @@ async def test_a_steer_without_a_route_is_answered_in_the_same_answer() -> None:
         assert (await ref.ask("hi")).text == "half, whole"
 
 
+class Cancels(Plugin):
+    """The turn is cancelled when it is about to end, and keeps what waits."""
+
+    async def turn_stopping(self, ctx: Any, stopping: Any, /) -> None:
+        if ctx.turn == 1:
+            await ctx.agent.cancel(keep_inbox=True)
+
+
+async def test_a_cut_answer_of_one_turn_is_not_gone_on_with_in_the_next() -> None:
+    async with opened(make(scripted(CUT("half"), "new"), plugins=[Continue(), Cancels()])) as (_, ref):
+        await say(ref, "hi")
+        outcome = await ref.ask("you")
+        assert (outcome.text, outcome.reason.kind) == ("new", "completed")
+        assert f"user {TEXT}" in await history(ref), "the message that asked for the rest is in that turn"
+
+
 @tool(replay="safe")
 async def look() -> str:
     """Look."""

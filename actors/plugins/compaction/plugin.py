@@ -120,15 +120,10 @@ class Compaction(Plugin):
             return answer
         position = ctx.position("overflow")
         replacement = await self._rewrite(ctx, position, self._window_of(position), must=True)
-        if replacement is None:
-            return None
-        ctx.local[self] = ctx.turn, ctx.step
-        return Resend(replacement=replacement)
+        return None if replacement is None else Resend(replacement=replacement)
 
     async def _was_here(self, ctx: SeamContext, failed: Failed) -> bool:
-        """Whether this step has overflowed before, in this process or in one that ended."""
-        if ctx.local.get(self) == (ctx.turn, ctx.step):
-            return True
+        """Whether this step has overflowed before, in this process or in one that ended: the log knows."""
         if failed.attempt == 1:
             return False
         for record in await ctx.records({"request/failed"}):
