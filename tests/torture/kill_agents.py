@@ -2,9 +2,10 @@
 
     python tests/torture/kill_agents.py [--kills 1000] [--seed 1] [--agents 50]
 
-A life is a fresh folder in which the trees of `trees.py` work. Its first kill falls at the next commit point (before the commit,
-behind it, or within), its second at one of the commits of the recovery, the others at random moments. After each kill the store
-and the ledgers must agree (`tree_checks.py`); then the next process goes on. The last one runs through, and leaves nothing open.
+A life is a fresh folder in which the trees of `trees.py` work, and beside them what `sides.py` cancels, forks and deletes. Its
+first kill falls at the next commit point (before the commit, behind it, or within), its second at one of the commits of the
+recovery, the others at random moments. After each kill the store and the ledgers must agree (`tree_checks.py`); then the next
+process goes on. The last one runs through, and leaves nothing open.
 
 Every process is a fork of this one, which holds no thread and no store, so that a life costs what it does and no imports.
 """
@@ -47,7 +48,22 @@ CALM_S = 120
 """A run that nobody kills is stuck after so long."""
 EVERY_S = 10
 """Between two lines of progress."""
-FIGURES = ("records", "turns", "resumes", "payments", "unknown", "children", "mail", "timers", "answers", "inputs")
+FIGURES = (
+    "records",
+    "turns",
+    "resumes",
+    "payments",
+    "unknown",
+    "children",
+    "mail",
+    "timers",
+    "answers",
+    "inputs",
+    "forks",
+    "cancels",
+    "deletes",
+    "ends",
+)
 
 Place = Literal["before", "behind", "within"]
 
@@ -89,7 +105,7 @@ def die() -> None:
 
 async def work(folder: Path, trees: int, at: At | None) -> None:
     """One life of the process, to its end or to the commit at which it dies."""
-    world = World(ledger=FolderLedger(folder / "ledger"), trees=trees)
+    world = World(ledger=FolderLedger(folder / "ledger"), trees=trees, beside=True)
     async with open_store(folder / "state") as engine:
         store = engine if at is None else Doomed(engine, at)
         async with System.open(store, agents=definitions(world)) as system:
@@ -119,7 +135,10 @@ def figures(kept: Kept, folder: Path) -> dict[str, int]:
     counts = (kept.records, len(kept.turns), kept.resumes, len(FolderLedger(folder / "ledger").lines("payments")), kept.unknown)
     around = (len(kept.spawned), len(kept.mail), len(kept.fired), len(kept.answers))
     inputs = sum(key.startswith("lead-") and "#" not in key for key in kept.completed)
-    return dict(zip(FIGURES, (*counts, *around, inputs), strict=True))
+    ledger = FolderLedger(folder / "ledger")
+    beside = tuple(len(set(ledger.lines(book))) for book in ("forks", "cancels", "deleted"))
+    ends = sum(kind == "interrupted" for kind in kept.turns.values())
+    return dict(zip(FIGURES, (*counts, *around, inputs, *beside, ends), strict=True))
 
 
 # -- the process that kills

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from msgspec import Struct, field
+from sides import problems_beside
 from trees import PAID, SIGNED, Ledger
 
 from callboard.mailbox.addresses import effect_key
@@ -39,6 +40,10 @@ class Kept(Struct):
     """By receiver: messages that another agent wrote, tasks and ends of children apart."""
     ends_told: Counter[str] = field(default_factory=Counter[str])
     claims: Counter[str] = field(default_factory=Counter[str])
+    dropped: set[str] = field(default_factory=set[str])
+    """Messages that a cancel took out of an inbox."""
+    cancelled: set[str] = field(default_factory=set[str])
+    """Turns that were cancelled."""
     answers: dict[str, str] = field(default_factory=dict[str, str])
     timers: Counter[str] = field(default_factory=Counter[str])
     fired: Counter[str] = field(default_factory=Counter[str])
@@ -74,6 +79,7 @@ async def look(store: Store, ledger: Ledger, *, over: bool) -> Kept:
         page = await store.agents(after=page[-1].agent)
     _acknowledged(kept, ledger)
     _both_sides(kept)
+    _none(problems_beside(kept, ledger, over=over))
     if over:
         _nothing_left(kept)
     return kept
@@ -97,7 +103,8 @@ def _read(kept: Kept, head: Head, log: Sequence[Record], paid: Counter[str]) -> 
     calls, claimed = dict[str, e.ToolCalled](), list[str]()
     created = log[0].event
     parent = created.parent if isinstance(created, e.LogCreated) else None
-    for record in log:
+    forked = next((place for place, record in enumerate(log) if isinstance(record.event, e.LogForked)), 0)
+    for record in log[forked:]:  # what a fork shares is its origin's
         _inbox(kept, head.agent, parent, record.event)
         _around(kept, head.agent, record.event)
         match record.event:
@@ -131,6 +138,11 @@ def _inbox(kept: Kept, agent: str, parent: str | None, event: object) -> None:
                     pass
         case e.InboxClaim(ids=ids):
             kept.claims.update(f"{agent} {id}" for id in ids)
+        case e.TurnCancel(turn=turn, ids=ids):
+            kept.dropped |= {f"{agent} {id}" for id in ids}
+            kept.cancelled |= {f"{agent} {turn}"} if turn is not None else set()
+        case e.InboxDrop(ids=ids):
+            kept.dropped |= {f"{agent} {id}" for id in ids}
         case e.TurnResume():
             kept.resumes += 1
         case _:
@@ -160,7 +172,7 @@ def _around(kept: Kept, agent: str, event: object) -> None:
 def _result(kept: Kept, agent: str, result: e.ToolResult, call: e.ToolCalled | None, paid: Counter[str]) -> None:
     """Log and ledger agree about what this call did."""
     key = effect_key(agent, result.turn, result.step, result.call_id)
-    if call is not None and call.name == "look":
+    if call is not None and call.name == "look" and not agent.startswith("brief-"):  # those are deleted
         kept.finished.add(key)
     if result.call_id not in ("p", "s"):
         return
@@ -200,17 +212,30 @@ def _both_sides(kept: Kept) -> None:
     _none(f"message {key} was put {times} times" for key, times in kept.puts.items() if times > 1)
     _none(f"mail {key} has no letter, or several" for key in kept.mail if not kept.mail[key] == kept.letters[key] == 1)
     _none(f"letter {key} has no mail" for key in kept.letters if key not in kept.mail)
-    _none(f"child {child} has no log" for child in kept.spawned if child not in kept.heads)
+    _none(f"child {child} has no log" for child in kept.spawned if child not in kept.heads and not _going(kept, child))
     _none(f"{child} was born, or ended, twice" for child in kept.spawned if kept.spawned[child] > 1 or kept.ended[child] > 1)
-    _none(f"{child} has ended, and its turn is open" for child in kept.ended if kept.heads[child].summary.open)
+    _none(
+        f"{child} has ended, and its turn is open"
+        for child in kept.ended
+        if child in kept.heads and kept.heads[child].summary.open
+    )
     _none(f"timer {key} fired {times} times" for key, times in kept.fired.items() if times > 1)
     _none(f"timer {key} fired, and put nothing" for key in kept.fired if kept.puts[key] != 1)
+
+
+def _going(kept: Kept, child: str) -> bool:
+    """Whether its parent is being deleted: it goes first, and has ended in the parent's log."""
+    return child.startswith("brief-") and kept.ended[child] == 1
 
 
 def _nothing_left(kept: Kept) -> None:
     _none(f"{id} is open or due in the end" for id, head in kept.heads.items() if head.summary.attention)
     _none(f"{id} has a timer in the end" for id, head in kept.heads.items() if head.summary.timer is not None)
-    _none(f"message {key} was claimed {kept.claims[key]} times" for key in kept.puts if kept.claims[key] != 1)
+    _none(
+        f"message {key} was claimed {kept.claims[key]} times"
+        for key in kept.puts
+        if kept.claims[key] + (key in kept.dropped) != 1
+    )
     _none(f"child {child} never ended" for child in kept.spawned if kept.ended[child] != 1)
     _none(f"the end of {task} was told {kept.ends_told[task]} times" for task in kept.background if kept.ends_told[task] != 1)
     _none(f"timer {key} never fired" for key in kept.timers if kept.fired[key] != 1)

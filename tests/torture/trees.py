@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import trio
 from msgspec import Struct
+from sides import agents_beside, live_beside
 
 from callboard import Agent, System, ToolContext, delegate, tool
 from callboard.actors import Approval, Limits
@@ -93,6 +94,8 @@ class World(Struct, frozen=True, kw_only=True):
     """Seconds that a body takes, and between two looks of a client."""
     faults: Faults = lambda request: None
     limits: Limits = Limits(recoveries=10_000, depth=3)
+    beside: bool = False
+    """Whether the agents of `sides.py` live, too."""
 
 
 # -- the agents
@@ -112,7 +115,8 @@ def definitions(world: World) -> list[Agent[Any, Any]]:
     clerk = agent("clerk", _second_try, look)
     background = delegate(clerk, background=True, restarts=(5, 2))
     lead_tools = (pay, look, sign, remind, _tell(world), _ask(world), delegate(worker), background)
-    return [agent("lead", _lead, *lead_tools), agent("desk", _in_steps(_PAYMENT), pay)]
+    others = agents_beside(world, pay, look) if world.beside else []
+    return [agent("lead", _lead, *lead_tools), agent("desk", _in_steps(_PAYMENT), pay), *others]
 
 
 _Batch = tuple[tuple[str, str, Any], ...]
@@ -246,6 +250,8 @@ async def live(world: World, system: System) -> None:
         async with trio.open_nursery() as clients:
             for n in range(world.trees):
                 clients.start_soon(_client, world, system, f"lead-{n}")
+            if world.beside:
+                clients.start_soon(live_beside, world, system, _until_kept)
         await settled(world, system)
         people.cancel_scope.cancel()
 
