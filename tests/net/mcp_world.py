@@ -19,6 +19,7 @@ from mcp.server.lowlevel import NotificationOptions, Server
 from callboard.actors.agent import Agent
 from callboard.actors.testing.scripted import Reply, ScriptedModel
 from callboard.net.mcp import McpServer
+from callboard.storage.messages import Request
 
 Body = Callable[[dict[str, Any]], Awaitable[Any]]
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
@@ -124,3 +125,10 @@ def call(name: str, id: str = "c1", **arguments: Any) -> Reply:
 async def results(ref: Any) -> list[Any]:
     """All results so far."""
     return [record.event async for record in ref.read(types={"tool/result"})]
+
+
+def offered(agent: Agent[Any, Any], number: int = -1) -> dict[str, Any]:
+    """The tools of a request, by name."""
+    model: Any = agent.model
+    request: Request = model.requests[number]
+    return {tool.name: tool for tool in request.tools}

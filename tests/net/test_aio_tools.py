@@ -248,3 +248,19 @@ def test_definitions_and_deliveries_of_the_program_run_on_its_loop() -> None:
         assert set(loops) == {asyncio.get_running_loop()}
 
     on_loop(main)
+
+
+def test_a_reply_is_delivered_on_the_loop_of_the_program() -> None:
+    async def main() -> None:
+        delivered: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+
+        async def deliver(entry: Any) -> None:
+            await delivered.put((entry.text, asyncio.get_running_loop()))
+
+        agent = make("Hello.")
+        async with System.open(":memory:", agents=[agent], channels={"mail": deliver}) as system:
+            ref = await system.spawn(agent, id="a")
+            await ref.followup("Hi", route={"channel": "mail", "chat": "ann"})
+            assert await delivered.get() == ("Hello.", asyncio.get_running_loop())
+
+    on_loop(main)

@@ -25,6 +25,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard import Agent, System
 from callboard.actors.testing import Reply, ScriptedModel
+from callboard.net.cli.mcp import load
+from callboard.net.cli.problems import Refused
 from callboard.net.mcp import McpServer, agents_server
 from callboard.net.mcp.stdio import serve_descriptors
 from callboard.storage import Request, open_store, verify
@@ -194,6 +196,19 @@ async def test_the_command_serves_whoever_starts_it(command: list[str], tmp_path
     assert "said while it is loaded" in said and "serving echo of" in said and "Traceback" not in said
     async with open_store(tmp_path / "state", readonly=True) as store:
         assert (await verify(store)).ok and (await store.head("mcp/echo/a")) is not None
+
+
+def test_what_the_command_serves_is_in_its_files(tmp_path: Path) -> None:
+    for name, deps in (("one", "1"), ("two", "2"), ("none", "None")):
+        text = AGENTS.replace("said while", f"{name} said while") + f"deps = {deps}\n"
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    one, two, none = (f"{tmp_path / name}.py:echo" for name in ("one", "two", "none"))
+    agents, deps = load([none, one, one])
+    assert [agent.name for agent in agents] == ["echo"] * 3 and deps == 1
+    with pytest.raises(Refused, match="two of these files have `deps`"):
+        load([one, two])
+    with pytest.raises(Refused, match="there is no nobody in"):
+        load([one.replace(":echo", ":nobody")])
 
 
 def test_interrupted_it_ends_and_keeps_what_was_open(command: list[str], tmp_path: Path) -> None:
