@@ -6,14 +6,13 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from ...actors.models.model import Prepared
 from ...storage.errors import ModelError
 from ...storage.messages import Chunk, Request
 from .anthropic_requests import OWN, to_body
 from .anthropic_streams import MessageReader
-from .base import HttpModel, key_name, longest_prefix
+from .base import HttpModel, checked_url, is_of, key_name, longest_prefix
 from .connection import Connection
 from .known import ANTHROPIC_OUTPUTS, ANTHROPIC_WINDOWS, ANTHROPIC_WITHOUT_SCHEMA
 from .schemas import strict
@@ -67,8 +66,8 @@ class Anthropic(HttpModel):
         self._windows = {**ANTHROPIC_WINDOWS, **(windows or {})}
         self._images = images
         environment = os.environ.get("ANTHROPIC_BASE_URL") if provider == "anthropic" else None
-        url = str(client.base_url) if client is not None else base_url or environment
-        official = url is None or (urlsplit(url).hostname or "").endswith("anthropic.com")
+        url = str(client.base_url) if client is not None else checked_url(base_url or environment)
+        official = is_of(url, "anthropic.com")
         self._schema = official if schema is None else schema
         self._cache = ("5m" if official else None) if cache is True else cache or None
 

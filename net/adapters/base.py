@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from ...actors.models.model import Model
-from ...storage.errors import ModelError
+from ...storage.errors import ModelError, UsageError
 from ...storage.messages import Request
 from .connection import Connection
 
@@ -38,6 +39,30 @@ class HttpModel(Model):
                 "BAD_REQUEST", f"settings[{self.provider!r}] sets {taken[0]!r}, which the adapter sets itself; leave it out"
             )
         return found
+
+
+def checked_url(url: str | None) -> str | None:
+    """The base URL; None where none was said.
+
+    Raises:
+        UsageError: it is no address of a server.
+    """
+    if not url or not url.strip():
+        return None
+    try:
+        parts = urlsplit(url.strip())
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        sound = False
+    if not sound:
+        raise UsageError(f"the base URL {url!r} is no address of a server; write it like 'http://127.0.0.1:8080/v1'")
+    return url.strip()
+
+
+def is_of(url: str | None, *domains: str) -> bool:
+    """Whether the URL leads to one of these domains, or nowhere else than to the provider's own."""
+    host = urlsplit(url).hostname or "" if url else domains[0]
+    return any(host == domain or host.endswith(f".{domain}") for domain in domains)
 
 
 def key_name(provider: str) -> str:

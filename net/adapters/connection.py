@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 
 import trio
 
+from ...actors.failures import causes
 from ...storage.errors import ModelError, UsageError
 from ...storage.messages import Chunk
 from .failures import from_response, scrubbed
@@ -166,7 +167,7 @@ class Connection:
         if isinstance(error, sdk.APIStatusError):
             answer: Any = cast("Any", error).response
             return from_response(answer.status_code, answer.content, answer.headers, secrets=self._secrets)
-        text = scrubbed(" ← ".join(_chain(error)), self._secrets)
+        text = scrubbed(causes(error.__cause__ or error), self._secrets)
         if isinstance(error, sdk.APITimeoutError | httpx.TimeoutException):
             return ModelError("TIMEOUT", f"connecting to {self._label} took too long ({text})")
         if isinstance(error, sdk.APIConnectionError | httpx.TransportError | httpx.StreamError | OSError):
@@ -183,14 +184,3 @@ async def _drain(pieces: AsyncIterator[bytes]) -> None:
     with trio.move_on_after(DRAIN_S):
         async for _ in pieces:
             pass
-
-
-def _chain(error: BaseException | None) -> list[str]:
-    """What the error and its causes say: the SDKs' own texts are as short as "Connection error."."""
-    texts: list[str] = []
-    while error is not None and len(texts) < 4:
-        text = str(error).rstrip(".")
-        if text and text not in texts:
-            texts.append(text)
-        error = error.__cause__ or error.__context__
-    return texts or ["no reason was given"]

@@ -6,19 +6,16 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import urlsplit
 
 from ...actors.models.model import Prepared
 from ...storage.errors import ModelError
 from ...storage.messages import Chunk, Request
-from .base import HttpModel, key_name, longest_prefix
+from .base import HttpModel, checked_url, is_of, key_name, longest_prefix
 from .connection import Connection
 from .known import OPENAI_EXACT, OPENAI_WINDOWS
 from .openai_requests import OWN, Dialect, to_body
 from .openai_streams import ChatReader
 from .schemas import strict
-
-_OFFICIAL = ("openai.com", "azure.com")
 
 
 class OpenAI(HttpModel):
@@ -66,8 +63,8 @@ class OpenAI(HttpModel):
         self._exact = OPENAI_EXACT if windows is None else {k: v for k, v in OPENAI_EXACT.items() if k not in windows}
         self._images = images
         environment = os.environ.get("OPENAI_BASE_URL") if provider == "openai" else None
-        url = str(client.base_url) if client is not None else base_url or environment
-        official = url is None or _is_official(url)
+        url = str(client.base_url) if client is not None else checked_url(base_url or environment)
+        official = is_of(url, "openai.com", "azure.com")
         self._schema = official if schema is None else schema
         self._dialect = Dialect(max_tokens_field or ("max_completion_tokens" if official else "max_tokens"), send_reasoning)
 
@@ -84,7 +81,7 @@ class OpenAI(HttpModel):
 
     def _key(self, given: str | None, official: bool) -> str:
         name = key_name(self.provider)
-        key = given or os.environ.get(name)
+        key = (given or os.environ.get(name) or "").strip()
         if not key and official:
             raise ModelError(
                 "AUTH", f"there is no key for {self.provider!r}: set {name} in the environment, or pass OpenAI(key=...)"
@@ -110,8 +107,3 @@ class OpenAI(HttpModel):
         async with aclosing(self._connection.chunks(opens, reader)) as chunks:
             async for chunk in chunks:
                 yield chunk
-
-
-def _is_official(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return any(host == name or host.endswith(f".{name}") for name in _OFFICIAL)

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from callboard.net.adapters import Anthropic, OpenAI
+from callboard.net.adapters.base import checked_url, is_of
 from callboard.net.adapters.failures import from_response, scrubbed
 from callboard.net.adapters.parts import wire_id, wire_name
 from callboard.net.adapters.schemas import strict
 from callboard.net.adapters.sse import LARGEST, Event, SseParser
-from callboard.storage import ModelError
+from callboard.storage import ModelError, UsageError
 
 # -- server-sent events
 
@@ -173,6 +175,23 @@ def test_no_key_leaves() -> None:
     told = "Incorrect API key provided: sk-proj-a***b and my-key-123 in Bearer abc.def"
     assert scrubbed(told, ["my-key-123", ""]) == "Incorrect API key provided: [key] and [key] in [key]"
     assert len(scrubbed("x" * 9_999)) == 2_000
+
+
+# -- addresses
+
+
+@pytest.mark.parametrize("make", [OpenAI, Anthropic])
+@pytest.mark.parametrize("url", ["localhost:8080/v1", "ftp://x/v1", "http://[bad/v1", "http:///v1", "http://x:99999/v1"])
+def test_an_address_that_is_none_is_refused_at_once(make: Any, url: str) -> None:
+    with pytest.raises(UsageError, match="is no address of a server"):
+        make(base_url=url)
+
+
+def test_what_is_the_providers_own() -> None:
+    assert checked_url(" ") is None and checked_url(" http://x/v1\n") == "http://x/v1"
+    own = (None, "https://api.openai.com/v1", "https://eu.api.openai.com/v1")
+    others = ("http://127.0.0.1/v1", "https://openai.com.evil.test/v1", "https://notopenai.com")
+    assert [is_of(url, "openai.com", "azure.com") for url in (*own, *others)] == [True] * 3 + [False] * 3
 
 
 # -- ids and names
