@@ -19,6 +19,7 @@ export class AgentPane {
   constructor(page, element) {
     Object.assign(this, { page, element, feed: null, id: null, view: 0, info: null, wanted: null });
     this.later = atFrame(() => this.draw());
+    this.nowLater = atFrame(() => this.feed && this.now.draw());
     this.timeline = new TimelineView({ chosen: (node, how) => page.chosen(node, how) });
     this.records = new RecordsList({ chosen: (record, how) => page.chosenRecord(record, how) });
     this.now = new NowPanel(page);
@@ -84,8 +85,9 @@ export class AgentPane {
       this.goTo(this.wanted);
       this.wanted = null;
     }
+    // While an answer is streamed nothing else changes.
+    if (what === "live") return this.nowLater();
     this.later();
-    if (what === "live") return;
     const last = this.feed.records.at(-1);
     if (!last || TOUCHES_INBOX.test(last.type)) this.refreshSoon();
   }
@@ -121,6 +123,7 @@ export class AgentPane {
 
   pick(view) {
     this.view = view;
+    this.body.setAttribute("aria-label", VIEWS[view]);
     [...this.tabs.children].forEach((tab, at) => {
       tab.setAttribute("aria-selected", at === view);
       tab.tabIndex = at === view ? 0 : -1;

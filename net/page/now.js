@@ -1,25 +1,30 @@
 // What happens now in an open turn: the answer as it streams, the tools that run, the question that waits.
 
+import { AnswerView } from "./answering.js";
 import { card } from "./approvals.js";
 import { fill, h } from "./dom.js";
 import { agentLink } from "./texts.js";
 import { duration, line, plain } from "./words.js";
 
-const TAIL = 6000;
-
 export class NowPanel {
   constructor(page) {
     this.page = page;
     this.questions = new Map();
-    this.answer = h("div.answer-live", { "aria-live": "off" });
+    this.answer = new AnswerView();
     this.busy = h("ul.busy");
     this.asked = h("div.asked");
-    this.element = h("section.now", { "aria-label": "Now" }, this.asked, this.answer, this.busy);
-    this.ticking = setInterval(() => this.feed && this.running(), 500);
+    this.element = h("section.now", { "aria-label": "Now" }, this.asked, this.answer.element, this.busy);
+    this.ticking = setInterval(() => this.tick(), 500);
   }
 
   close() {
     clearInterval(this.ticking);
+  }
+
+  tick() {
+    if (!this.feed || document.hidden) return;
+    this.stream();
+    this.running();
   }
 
   /** Show the agent that is fed from here on. */
@@ -35,45 +40,11 @@ export class NowPanel {
     this.stream();
     this.running();
     this.ask();
-    this.element.hidden = !this.feed.timeline.open || !(this.answer.firstChild || this.busy.firstChild || this.asked.firstChild);
+    this.element.hidden = !this.feed.timeline.open || !(!this.answer.empty || this.busy.firstChild || this.asked.firstChild);
   }
 
   stream() {
-    const { live, timeline } = this.feed;
-    if (!timeline.open || !live.request) return fill(this.answer);
-    const stuck = this.answer.scrollTop + this.answer.clientHeight >= this.answer.scrollHeight - 24;
-    const parts = live.content.map((block) => this.part(block));
-    const took = duration(Date.now() - live.request.time);
-    fill(
-      this.answer,
-      h(
-        "p.meta",
-        {},
-        h("span.pulse", { "aria-hidden": "true" }),
-        live.chunks ? "Answering" : "Waiting for the model",
-        live.request.attempt > 1 ? `, try ${live.request.attempt}` : "",
-        ` · ${took}`,
-      ),
-      parts,
-    );
-    if (stuck) this.answer.scrollTop = this.answer.scrollHeight;
-  }
-
-  // Of a long answer the end is enough to see it run; the whole of it is in the log as soon as it is done.
-  part(block) {
-    const tail = (text) => plain(text.length > TAIL ? `…${text.slice(-TAIL)}` : text);
-    if (block.type === "tool-call")
-      return h(
-        "div.call",
-        {},
-        h("span.tag", {}, "Call"),
-        " ",
-        h("code", {}, plain(block.name)),
-        h("pre.code", {}, tail(block.arguments)),
-      );
-    if (block.type === "reasoning")
-      return h("div.reasoning", {}, h("span.tag", {}, "Reasoning"), h("div.prose.quiet", { dir: "auto" }, tail(block.text)));
-    return h("div.prose", { dir: "auto" }, tail(block.text));
+    this.answer.draw(this.feed.timeline.open ? this.feed.live : null);
   }
 
   running() {

@@ -137,14 +137,30 @@ export function line(text, most = 240) {
   return flat.length > most || whole.length > most * 2 ? `${flat.slice(0, most)}…` : flat;
 }
 
-/** JSON laid out, if the text is JSON; else the text. */
+const TOKENS = /"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g;
+
+/**
+ * JSON laid out, if the text is JSON; else the text. Values stay as they are written: a number that JavaScript cannot hold, or a name
+ * that stands twice, must not be shown as something else to a person who decides about it.
+ */
 export function pretty(text) {
   if (text.length > 500_000) return text;
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    JSON.parse(text);
   } catch {
     return text;
   }
+  const tokens = text.match(TOKENS) ?? [];
+  let depth = 0;
+  const line = () => `\n${"  ".repeat(depth)}`;
+  return tokens
+    .map((token, at) => {
+      if (token === "{" || token === "[") return ((depth += 1), "}]".includes(tokens[at + 1]) ? token : token + line());
+      if (token === "}" || token === "]") return ((depth -= 1), "{[".includes(tokens[at - 1]) ? token : line() + token);
+      if (token === ",") return token + line();
+      return token === ":" ? ": " : token;
+    })
+    .join("");
 }
 
 /** The visible text of content blocks, on one line; reasoning alone only where there is nothing else. */

@@ -94,8 +94,8 @@ def take(browser: Browser, name: str) -> bytes:
     """Play a scene and take its picture."""
     play, scheme = SCENES[name]
     with Stage(":memory:") as stage:
-        options: Any = {"color_scheme": scheme, "reduced_motion": "reduce"}
-        context = browser.new_context(viewport=SIZE, **options)  # pyright: ignore[reportArgumentType]
+        options: Any = {"viewport": SIZE, "color_scheme": scheme, "reduced_motion": "reduce"}
+        context = browser.new_context(**options)
         page = context.new_page()
         play(stage, page)
         picture = page.screenshot()

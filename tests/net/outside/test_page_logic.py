@@ -157,3 +157,33 @@ def test_words_for_values(stage: Stage, page: Page) -> None:
         "{",
         "👩‍👧 می‌خواهم⟨U+0000⟩",
     ]
+
+
+def test_json_is_laid_out_and_its_values_stay_as_they_are_written(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    texts = [
+        '{"cents":12345678901234567890,"cents":1.10,"s":"a, b: {c}\\"]","e":{},"l":[ ],"n":[1,[null,true]]}',
+        '{"a": }',
+        "[]",
+        '"{"',
+        "-1.0e5",
+    ]
+    found: Any = page.evaluate("""async (texts) => texts.map((await import("/page/words.js")).pretty)""", texts)
+    assert (
+        found[0]
+        == """{
+  "cents": 12345678901234567890,
+  "cents": 1.10,
+  "s": "a, b: {c}\\"]",
+  "e": {},
+  "l": [],
+  "n": [
+    1,
+    [
+      null,
+      true
+    ]
+  ]
+}"""
+    )
+    assert found[1:] == texts[1:]

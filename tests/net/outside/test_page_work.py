@@ -263,6 +263,29 @@ def test_an_error_is_told_in_words(stage: Stage, page: Page) -> None:
     page.get_by_role("dialog").wait_for()  # what was written stays
 
 
+def test_an_agent_that_is_deleted_meanwhile_says_so(stage: Stage, page: Page) -> None:
+    stage.ask("desk/1", "hello")
+    page.goto(f"{stage.url}#/agent/desk%2F1")
+    page.locator("#timeline .row.turn", has_text="hello").wait_for()
+    stage.do(stage.system.delete, "desk/1")
+    page.locator(".notice").get_by_text("was deleted").wait_for()
+    page.get_by_role("button", name="Try again").click()
+    page.get_by_role("alert").get_by_text("was deleted").wait_for()
+
+
+def test_what_is_streamed_can_be_marked_meanwhile(stage: Stage, page: Page) -> None:
+    stage.send("desk/1", "slowly, please")
+    stage.say("The first words. ")
+    page.goto(f"{stage.url}#/agent/desk%2F1")
+    now = page.get_by_role("region", name="Now")
+    now.get_by_text("The first words.").wait_for()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('.answer-live .prose:not(.quiet)'))")
+    stage.say("And more.")
+    now.get_by_text("The first words. And more.").wait_for()
+    assert page.evaluate("getSelection().toString()").startswith("The first words.")
+    stage.say(None)
+
+
 def test_a_link_to_a_record_leads_there(stage: Stage, page: Page) -> None:
     stage.ask("desk/1", *[f"message {n}" for n in range(60)])
     page.goto(f"{stage.url}#/agent/desk%2F1")
