@@ -303,3 +303,29 @@ async def test_c136_killed_at_rest_it_is_answered_in_the_next_life(autojump_cloc
         assert len(await events(crash.store, e.ApprovalAsked)) == 1, crash
         assert len(signed) <= 2 and len(set(signed)) <= 1, "in each life once, and after a crash in the body never"
         signed.clear()
+
+
+async def test_c119_two_questions_are_answered_days_apart(autojump_clock: MockClock) -> None:
+    """The first answer's body runs and has its result; the turn rests again until the second."""
+
+    @tool(replay="never", mode="parallel", approval="And this?")
+    async def pay(ctx: ToolContext[Any]) -> str:
+        """Pay."""
+        paid.append(ctx.effect_key)
+        return "paid"
+
+    paid: list[str] = []
+    store, agent = MemoryStore(), desk(beside=(pay,))
+    async with System.open(store, agents=[agent], idle_after=IDLE_S) as system:
+        ref = await asked(system, agent)
+        for last in (True, False):
+            await trio.sleep(LONG_S)
+            assert drivers() == 0 and actor_of(system) is None
+            questions = [each async for each in system.approvals()]
+            assert len(questions) == 1 + last
+            await system.answer(questions[-1].id, "allow", by="ann")
+            await trio.sleep(LONG_S)
+            assert len(paid) == 1
+        assert (await ref.outcome("hi")).text == "signed; paid"
+    assert "TR1" not in await order(store)
+    await check(store)
