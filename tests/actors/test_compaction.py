@@ -307,3 +307,22 @@ async def test_a_plugin_further_in_has_the_word() -> None:
         await say(ref, "1")
         await say(ref, "2")
         assert (await history(ref))[0] == "user mine"
+
+
+async def test_a_crash_anywhere_in_a_long_turn_that_is_compacted_behind_its_question_goes_on() -> None:
+    def reply(request: Request) -> Reply:
+        last = request.messages[-1].text.split()
+        page = int(last[1]) + 1 if last[0] == "page" else 0
+        return said("done") if page == 7 else Reply.tools((f"c{page}", "read", {"page": page}), usage=NOT_COUNTED)
+
+    async def scenario(store: Store) -> str:
+        model = ScriptedModel(reply, context_window=WINDOW)
+        async with opened(make(model, tools=[read], plugins=[Compaction()]), store) as (_, ref):
+            outcome = await ref.ask("Read all of it.", message_id="m")
+            assert max(map(full, model.requests), default=0) <= WINDOW
+            return outcome.text
+
+    async for crash in every_crash(scenario):
+        log = await order(crash.store)
+        assert crash.result == "done" and log.count("cut(") >= 2, crash
+        assert [log.count(f"call(c{page})") for page in range(7)] == [1] * 7, crash

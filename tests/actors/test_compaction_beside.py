@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 from helpers import history, make, opened, order, say
-from talkers import LONG, said, summariser, tail, talker
+from talkers import LONG, TWICE, said, summariser, tail, talker
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors import Plugin, Position, Replace
@@ -126,3 +126,29 @@ async def test_an_agent_that_works_again_in_time_is_left_alone(autojump_clock: M
             await say(ref, f"{number} {LONG}", message_id=f"m{number}")
             await trio.sleep(200)
         assert "cut(" not in await order(system.store)
+
+
+async def test_a_deleted_agent_leaves_nothing_beside_and_its_name_begins_anew() -> None:
+    small = summariser(Reply.hang(), Reply.hang())
+    agent = make(talker("ok."), plugins=[Compaction(model="sum:small", at=0.6, keep=0.2)])
+    async with opened(agent, models={"sum": small}) as (system, ref):
+        before = trio.lowlevel.current_statistics().tasks_living
+        for _ in range(2):
+            for number in (1, 2):
+                await say(ref, f"{number} {LONG}", message_id=f"m{number}")
+            await say(ref, "3 " + "word " * 25, message_id="m3")
+            await wait_all_tasks_blocked()
+            await system.delete("a")
+            await wait_all_tasks_blocked()
+            assert trio.lowlevel.current_statistics().tasks_living == before
+            ref = await system.spawn(agent, id="a")
+    assert len(small.requests) == 2
+
+
+async def test_a_summariser_may_be_given_itself() -> None:
+    small = summariser("Short.")
+    agent = make(talker("ok."), plugins=[Compaction(model=small, at=0.5, keep=0.1)])
+    async with opened(agent) as (_, ref):
+        await say(ref, "1 " + TWICE, message_id="m1")
+        await say(ref, "2 " + TWICE, message_id="m2")
+        assert (await history(ref))[0] == "user Short."

@@ -224,6 +224,10 @@ class Compaction(Plugin):
                 draft.text = text
         except Exception as error:  # it will be tried again when it is due
             ctx.note(FAILED, {"error": described(error)})
+        except BaseException:  # cancelled: as if it had not been begun
+            if self._drafts.get(ctx.id) is draft:
+                del self._drafts[ctx.id]
+            raise
         finally:
             draft.done.set()
 
