@@ -1,20 +1,22 @@
-"""`callboard log STATE ID`: what happened to an agent, one record a line. The store may be in use."""
+"""`callboard log STATE-or-URL ID`: what happened to an agent, one record a line. The store may be in use."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+from collections.abc import AsyncIterator
 
 from ...storage.errors import AgentNotFound
 from ...storage.events import EVENTS, TurnEnd
 from ...storage.opening import open_store
-from ...storage.records import to_json
+from ...storage.records import Record, to_json
 from ...storage.store import Store
 from .lines import line_of
 from .output import Output
 from .problems import OK, Refused
 from .search import search
 from .trace import HEAD, trace_lines, trace_value
+from .where import connected, is_url
 
 CHUNK = "assistant/chunk"
 _GUESSES = 2000
@@ -28,27 +30,44 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     if agent is None and arguments.search is None:
         raise Refused("of which agent? `callboard ls` lists them; without an ID there is only --search TEXT")
     shown = arguments.chunks or output.json or CHUNK in (types or ())
-    async with open_store(arguments.state, readonly=True) as store:
+    if is_url(arguments.where):
+        await _of_service(arguments, output, types, shown=shown)
+        return OK
+    async with open_store(arguments.where, readonly=True) as store:
         if agent is not None:
             await check_agent(store, agent)
         if agent is None or arguments.search is not None:
             await search(store, arguments, output, types)
             return OK
-        if arguments.trace:
-            await _trace(store, arguments, output)
-            return OK
-        async for record in store.read(agent, after=arguments.after, types=types):
-            if output.json:
-                output.raw(to_json(record))
-            elif shown or record.type != CHUNK:
-                output.text(line_of(record))
+        wanted = {"turn/end"} if arguments.trace else types
+        await _print(store.read(agent, after=arguments.after, types=wanted), arguments, output, shown=shown)
     return OK
 
 
-async def _trace(store: Store, arguments: argparse.Namespace, output: Output) -> None:
+async def _of_service(arguments: argparse.Namespace, output: Output, types: list[str] | None, *, shown: bool) -> None:
+    if arguments.search is not None:
+        raise Refused("a service is not searched: give the store's folder, which may be in use")
+    wanted = {"turn/end"} if arguments.trace else types
+    async with connected(arguments.where, arguments.token) as client:
+        ref = await client.open(arguments.agent)
+        await _print(ref.read(after=arguments.after, types=wanted), arguments, output, shown=shown)
+
+
+async def _print(records: AsyncIterator[Record], arguments: argparse.Namespace, output: Output, *, shown: bool) -> None:
+    if arguments.trace:
+        await _trace(records, output)
+        return
+    async for record in records:
+        if output.json:
+            output.raw(to_json(record))
+        elif shown or record.type != CHUNK:
+            output.text(line_of(record))
+
+
+async def _trace(records: AsyncIterator[Record], output: Output) -> None:
     """The walk of each turn that has ended; the trace of one that is open is written with its end."""
     output.text(HEAD)
-    async for record in store.read(arguments.agent, after=arguments.after, types={"turn/end"}):
+    async for record in records:
         if isinstance(record.event, TurnEnd):
             output.value(trace_value(record.event))
             for line in trace_lines(record.event):

@@ -1,35 +1,63 @@
-"""`callboard ls STATE`: the agents of a store, from its index; no log is opened, and the store may be in use."""
+"""`callboard ls STATE-or-URL`: the agents of a store, from its index; no log is opened, and the store may be in use."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
+from msgspec import Struct
+
+from ...actors.values import AgentSummary
+from ...storage.messages import Usage
 from ...storage.opening import open_store
 from ...storage.store import Head, Store
 from .lines import ago
 from .output import Output
 from .problems import OK
+from .where import connected, is_url
 
 PAGE = 200
 
 
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """List them, in order of their ids."""
-    async with open_store(arguments.state, readonly=True) as store:
-        seen = 0
-        async for head in heads(store, arguments.prefix):
-            if not seen:
-                output.text(f"{'STATUS':<8} {'TURN':>5} {'RECORDS':>8} {'TOKENS':>10} {'AGO':>5}  AGENT")
-            seen += 1
-            output.text(_line(head))
-            output.value(_value(head))
+    where, prefix, seen = arguments.where, arguments.prefix, 0
+    async for row in _rows(arguments):
+        if not seen:
+            output.text(f"{'STATUS':<8} {'TURN':>5} {'RECORDS':>8} {'TOKENS':>10} {'AGO':>5}  AGENT")
+        seen += 1
+        output.text(_line(row))
+        output.value(row)
     if not seen:
-        output.text(
-            f"no agents in {arguments.state}" + (f" with ids that begin {arguments.prefix!r}" if arguments.prefix else "")
-        )
+        output.text(f"no agents in {where}" + (f" with ids that begin {prefix!r}" if prefix else ""))
     return OK
+
+
+class Row(Struct, frozen=True):
+    """One agent; `--json` prints it."""
+
+    id: str
+    name: str
+    status: str
+    turn: int
+    head: int
+    updated: int | None
+    parent: str | None
+    labels: Mapping[str, str]
+    usage: Usage
+    waits: tuple[str, ...]
+
+
+async def _rows(arguments: argparse.Namespace) -> AsyncIterator[Row]:
+    if is_url(arguments.where):
+        async with connected(arguments.where, arguments.token) as client:
+            async for agent in client.agents(arguments.prefix):
+                yield _of_service(agent)
+    else:
+        async with open_store(arguments.where, readonly=True) as store:
+            async for head in heads(store, arguments.prefix):
+                yield _of_folder(head)
 
 
 async def heads(store: Store, prefix: str = "") -> AsyncIterator[Head]:
@@ -51,26 +79,38 @@ def status_of(head: Head) -> str:
     return "due" if head.summary.attention else "idle"
 
 
-def _line(head: Head) -> str:
-    summary = head.summary
-    age = ago(int(time.time() * 1000) - head.time)
-    return (
-        f"{status_of(head):<8} {summary.turn:>5} {head.last + 1:>8,} {summary.usage.total:>10,} {age:>5}  "
-        f"{head.agent} ({summary.name})"
+def _line(row: Row) -> str:
+    age = "" if row.updated is None else ago(int(time.time() * 1000) - row.updated)
+    return f"{row.status:<8} {row.turn:>5} {row.head + 1:>8,} {row.usage.total:>10,} {age:>5}  {row.id} ({row.name})"
+
+
+def _of_folder(head: Head) -> Row:
+    known = head.summary
+    return Row(
+        head.agent,
+        known.name,
+        status_of(head),
+        known.turn,
+        head.last,
+        head.time,
+        known.parent,
+        known.labels or {},
+        known.usage,
+        tuple(known.waits),
     )
 
 
-def _value(head: Head) -> dict[str, object]:
-    summary = head.summary
-    return {
-        "id": head.agent,
-        "name": summary.name,
-        "status": status_of(head),
-        "turn": summary.turn,
-        "head": head.last,
-        "updated": head.time,
-        "parent": summary.parent,
-        "labels": summary.labels or {},
-        "usage": summary.usage,
-        "waits": summary.waits,
-    }
+def _of_service(agent: AgentSummary) -> Row:
+    waits = agent.status == "running" and bool(agent.waits)
+    return Row(
+        agent.id,
+        agent.name,
+        "waiting" if waits else agent.status,
+        agent.turn,
+        agent.head,
+        None if agent.updated is None else int(agent.updated.timestamp() * 1000),
+        agent.parent,
+        agent.labels,
+        agent.usage,
+        agent.waits,
+    )

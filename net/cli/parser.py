@@ -204,14 +204,14 @@ def _add_where(command: Parser) -> None:
 
 
 def _add_ls(commands: _Commands) -> None:
-    ls = _add(commands, "ls", "List the agents of a store.")
-    ls.add_argument("state", metavar="STATE", help="the store's folder")
+    ls = _add(commands, "ls", "List the agents of a store or a service.")
+    _add_where(ls)
     ls.add_argument("--prefix", default="", metavar="TEXT", help="only ids that begin so")
 
 
 def _add_log(commands: _Commands) -> None:
     log = _add(commands, "log", "Print an agent's log, one record a line; with --json all of it, as it can be imported.")
-    log.add_argument("state", metavar="STATE", help="the store's folder")
+    _add_where(log)
     log.add_argument("agent", nargs="?", metavar="ID", help="the agent; with --search it may be left out, for all of them")
     log.add_argument("--after", type=int, default=-1, metavar="SEQ", help="only records after this one")
     log.add_argument("--types", type=lambda text: text.split(","), metavar="A,B", help="only records of these types")

@@ -131,6 +131,28 @@ def test_told_twice_it_ends_at_once_and_the_turn_goes_on_at_the_next_start(
         again.ask("/v1/models", token="other")
 
 
+def test_a_service_is_listed_and_read_as_its_folder_is(
+    service: Callable[..., Service], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "go").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CALLBOARD_TOKEN", "a-token")
+    served = service()
+    served.ask("/v1/chat/completions", CHAT)
+
+    def said(*words: str) -> str:
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    url = served.said["url"]
+    for words in (["ls", "--json"], ["log", "slow/u"], ["log", "slow/u", "--json"], ["log", "slow/u", "--trace"]):
+        command, *more = words
+        assert said(command, url, *more) == said(command, "state", *more) != ""
+    assert "slow/u (slow)" in said("ls", url)
+    assert main(["log", url, "--search", "x"]) == 2
+    assert "a service is not searched" in capsys.readouterr().err
+
+
 _ASK = """
 import json, sys, urllib.request
 request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), json.loads(sys.argv[3]))
