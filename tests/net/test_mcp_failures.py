@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from callboard import System
 from callboard.actors.testing import Crash, Reply, every_crash
-from callboard.net.mcp.connection import pauses_between
+from callboard.net.mcp.connection import Connection, pauses_between
 from callboard.storage import Request
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.messages import TextBlock
@@ -139,6 +139,20 @@ async def test_one_that_takes_everything_and_answers_nothing_is_given_up(autojum
         await trio.sleep(60)
         plugin: Any = agent.plugins
         assert plugin[0].problem == "NoAnswer: it did not answer in 5 s" and wire.dialled > 4
+
+
+async def test_a_client_that_is_dropped_is_given_to_nobody_any_more(autojump_clock: MockClock) -> None:
+    wire = Wire(Shop().add("look", "seen"))
+    connection = Connection("shop", wire, lambda tools: None, start_s=5, probe_s=5, mode="legacy")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        client = await connection.ready(5)
+        connection.drop(client)
+        assert connection.client is None, "at once, before the task that keeps it has run"
+        assert await connection.ready(5) not in (None, client) and connection.connected == 2
+        connection.drop(client)  # an old one is nobody's business
+        assert connection.client is not None and "up" in repr(connection)
+        nursery.cancel_scope.cancel()
 
 
 def test_pauses_double_up_to_the_longest() -> None:
