@@ -1,9 +1,10 @@
 """Handoff: a tool that lets another definition go on with this very log.
 
 A delegation gives a task to another agent and reads its answer; a handoff gives away the conversation. The history stays; the
-prompt, the model, the tools and the plugins are the other's, from the next boundary on: the specialist answers the person itself,
-in the same turn. The fact is a note in one append with the call's result, so no crash can leave one without the other, and whoever opens
-the log later opens it under that definition. Whoever knew the agent by its first one may go on spawning it by that.
+prompt, the model, the tools and the plugins are the other's, from the next boundary on: the specialist answers the person
+itself, in the same turn. The fact is a note in one append with the call's result, so no crash can leave one without the other,
+and whoever opens the log later opens it under that definition. Whoever knew the agent by its first one may go on spawning it by
+that.
 """
 
 from __future__ import annotations
