@@ -24,6 +24,12 @@ def info_of(actor: Actor) -> AgentInfo:
     return info_in_log(actor.id, actor.state, status=actor.status, waits=waits_of(actor))
 
 
+def info_of_unknown(id: str, state: AgentState) -> AgentInfo:
+    """All that is known of an agent whose definition this system does not have."""
+    waits = (*waits_in_log(state), Wait("definition", state.identity.name))
+    return info_in_log(id, state, status="running" if state.position.open else "idle", waits=waits)
+
+
 def info_in_log(id: str, state: AgentState, *, status: Status, waits: tuple[Wait, ...]) -> AgentInfo:
     """All that the log says of an agent."""
     at = state.position

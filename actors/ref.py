@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Generic, Literal
 import trio
 
 from ..mailbox.items import Item
-from ..storage.errors import AskTimeout, InputRefused, UsageError
+from ..storage.errors import AskTimeout, DefinitionMissing, InputRefused, UsageError
 from ..storage.events import Cause, InboxPut
 from ..storage.messages import Message
-from ..storage.records import Record
 from ..storage.store import Reader
 from .answers import Answer
 from .cancelling import cancel
 from .content import Content, to_message, to_route
 from .forking import fork
-from .information import info_of
+from .information import info_of, info_of_unknown
 from .maintenance import compact
 from .sending import Lane, accept, send
 from .sizes import accepted
+from .sources import LogSource, state_of
 from .streams import Deltas, Follow
 from .texts import well_formed
 from .timers import cancel_timer, remind, timers_of
@@ -48,8 +48,6 @@ else:
     from typing import TypeVar
 
     Out = TypeVar("Out")
-
-PAGE = 256
 
 
 class AgentRef(Generic[Out]):
@@ -229,7 +227,7 @@ class AgentRef(Generic[Out]):
 
     async def pending(self) -> tuple[Item, ...]:
         """What waits in both lanes, in the order in which it would be taken."""
-        return (await self._runtime.registry.actor(self.id)).inbox.pending()
+        return (await state_of(self._runtime, self.id)).inbox.pending()
 
     async def withdraw(self, message_id: str) -> bool:
         """Take a pending message out again; False if a turn has it, or nobody knows it."""
@@ -317,11 +315,14 @@ class AgentRef(Generic[Out]):
 
     async def messages(self) -> Sequence[Message]:
         """What the model would see now."""
-        return (await self._runtime.registry.actor(self.id)).state.surface.messages()
+        return (await state_of(self._runtime, self.id)).surface.messages()
 
     async def info(self) -> AgentInfo:
         """All that is known of the agent now, and what it waits for."""
-        return info_of(await self._runtime.registry.actor(self.id))
+        try:
+            return info_of(await self._runtime.registry.actor(self.id))
+        except DefinitionMissing:
+            return info_of_unknown(self.id, await state_of(self._runtime, self.id))
 
     async def fork(
         self,
@@ -354,43 +355,3 @@ def _put(
 ) -> InboxPut:
     message = to_message(content, id=message_id)
     return InboxPut(message=message, lane=lane, wake=wake, sender=sender, route=to_route(route))
-
-
-class LogSource:
-    """Where followers read: the committed part of one agent's log."""
-
-    def __init__(self, runtime: Runtime, id: str) -> None:
-        self._runtime, self._id = runtime, id
-
-    def last(self) -> int:
-        """The last committed seq."""
-        return self._runtime.registry.last(self._id)
-
-    def epoch(self) -> int:
-        """The owner epoch under which the log is open, -1 if it is not: another agent with this id has another."""
-        return self._runtime.registry.epoch(self._id)
-
-    async def read_page(self, after: int, types: Collection[str] | None) -> tuple[Sequence[Record], int]:
-        """Up to a page of records, and how far was looked."""
-        actor = await self._runtime.registry.actor(self._id)
-        head = actor.log.committed
-        if head <= after:
-            await trio.lowlevel.checkpoint()
-            return (), after
-        page: list[Record] = []
-        async for record in self._runtime.store.read(self._id, after, head, types):
-            page.append(record)
-            if len(page) == PAGE:
-                return page, record.seq
-        return page, head
-
-    async def wait_beyond(self, seq: int) -> None:
-        """Until a record after `seq` is committed. While somebody waits, the writer hurries."""
-        actor = await self._runtime.registry.actor(self._id)
-        log = actor.log
-        log.followers += 1
-        self._runtime.writer.followed(log)
-        try:
-            await log.wait_beyond(seq)
-        finally:
-            log.followers -= 1

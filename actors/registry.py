@@ -51,6 +51,8 @@ class Registry:
         self._runtime = runtime
         self._open: dict[str, Actor] = {}
         self._passive: dict[str, Passive] = {}
+        self._unopened: dict[str, int] = {}
+        """The last seq of those that cannot be opened, for want of their definition: nobody writes on."""
         self._asleep: set[str] = set()
         """Those of them whose open turn waits for a person: what wakes such an agent takes it up, not who looks at it."""
         self._locks: dict[str, tuple[trio.Lock, int]] = {}
@@ -75,7 +77,7 @@ class Registry:
         actor, passive = self._open.get(id), self._passive.get(id)
         if actor is not None:
             return actor.log.committed
-        return passive.last if passive is not None else -1
+        return passive.last if passive is not None else self._unopened.get(id, -1)
 
     def epoch(self, id: str) -> int:
         """The owner epoch of the agent's log in this process; -1 if it has not been opened."""
@@ -181,6 +183,7 @@ class Registry:
     def _enter(self, actor: Actor) -> Actor:
         self._open[actor.id] = actor
         self.failed.pop(actor.id, None)
+        self._unopened.pop(actor.id, None)
         self._runtime.observers.watch(actor)
         self._runtime.switchboard.look(actor)
         return actor
@@ -194,6 +197,7 @@ class Registry:
             raise AgentNotFound(f"there is no agent {id!r}; spawn creates one", agent=id)
         agent = await runtime.definitions.find(head)
         if agent is None:
+            self._unopened[id] = head.last
             name = head.summary.name
             raise DefinitionMissing(
                 f"agent {id!r} is a {name!r}, and this system has no such definition: pass it in agents=[...]", agent=id
@@ -282,6 +286,7 @@ class Registry:
         """The agent was deleted."""
         actor = self._open.pop(id, None)
         self._passive.pop(id, None)
+        self._unopened.pop(id, None)
         self._asleep.discard(id)
         self._runtime.definitions.take_back(id)
         self._runtime.switchboard.forget(id)

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..storage.engines.checks import check_agent
-from ..storage.errors import UsageError
+from ..storage.errors import DefinitionMissing, UsageError
 from ..storage.folds.waits import KINDS
 from ..storage.messages import NO_USAGE, Message, Usage
 from ..storage.opening import open_store
@@ -158,6 +158,18 @@ class System:
         check_agent(id)
         await self._runtime.registry.actor(id)
         return AgentRef(self._runtime, id)
+
+    async def look(self, id: str) -> AgentRef[Any]:
+        """The agent with this id, also if this system does not have its definition: then what it did can be read and followed,
+        and whatever would make it run is refused.
+
+        Raises:
+            AgentNotFound: there is none; this never creates one.
+        """
+        try:
+            return await self.get(id)
+        except DefinitionMissing:
+            return AgentRef(self._runtime, id)
 
     async def delete(self, id: str, *, tree: bool = True) -> None:
         """Stop the agent and remove every trace of it (and, with `tree`, of its children) that no fork shares.

@@ -21,6 +21,7 @@ from ..storage.messages import Message, PluginSource
 from .content import Content, mint_id, route_map, to_message, to_route
 from .promises import dropped
 from .sizes import accepted
+from .sources import state_of
 from .tools.context import next_effect
 from .values import Timer, moment
 
@@ -98,8 +99,8 @@ async def _known(runtime: Runtime, actor: Actor, name: str) -> Timer | None:
 
 async def timers_of(runtime: Runtime, agent: str) -> tuple[Timer, ...]:
     """What is set, by when it is due."""
-    actor = await runtime.registry.actor(agent)
-    return tuple(sorted((to_timer(timer) for timer in actor.state.timers.all()), key=lambda timer: timer.due))
+    state = await state_of(runtime, agent)
+    return tuple(sorted((to_timer(timer) for timer in state.timers.all()), key=lambda timer: timer.due))
 
 
 async def cancel_timer(runtime: Runtime, agent: str, id: str) -> bool:

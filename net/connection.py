@@ -167,7 +167,7 @@ class Connection:
     async def _open_stream(self, call: Call, params: m.Follow) -> tuple[Stream, AgentRef[Any]] | None:
         try:
             self.grant.check_scope(call.method.scope, call.method.name)
-            ref = await self._desk.agent(params.agent)
+            ref = await self._desk.view(params.agent)
             seq = ref.follow(params.after, params.types).seq  # checks the types
         except Exception as error:  # as for a call
             await self._socket.send(self._end.fail(call.id, _told(error, call.method.name)))

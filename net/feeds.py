@@ -16,7 +16,8 @@ from typing import Any
 import trio
 from msgspec import Struct
 
-from ..actors.ref import AgentRef, LogSource
+from ..actors.ref import AgentRef
+from ..actors.sources import LogSource
 from ..storage.records import to_json
 from ..storage.store import Store
 

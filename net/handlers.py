@@ -57,6 +57,16 @@ class Desk(Struct, frozen=True):
         self.grant.check_agent(id)
         return await self.system.get(id)
 
+    async def view(self, id: str) -> AgentRef[Any]:
+        """The handle of an agent to look at, also of one that cannot run here.
+
+        Raises:
+            Unauthorized: the token is not for this id.
+            AgentNotFound: there is no such agent.
+        """
+        self.grant.check_agent(id)
+        return await self.system.look(id)
+
     def definition(self, name: str) -> Agent[Any, Any]:
         """A definition by its name.
 
@@ -76,11 +86,12 @@ Handler = Callable[[Desk, Any, Caller], Awaitable[Any]]
 
 
 async def _get(desk: Desk, params: m.OnAgent, caller: Caller) -> m.Known:
-    return await _known(await desk.agent(params.agent))
+    return await _known(await desk.view(params.agent))
 
 
 async def _known(ref: AgentRef[Any]) -> m.Known:
-    return m.Known(ref.id, (await ref.info()).definition, ref.status)
+    info = await ref.info()
+    return m.Known(ref.id, info.definition, info.status)
 
 
 async def _agents(desk: Desk, params: m.Agents, caller: Caller) -> m.AgentsPage:
@@ -110,15 +121,15 @@ async def _usage(desk: Desk, params: m.Selection, caller: Caller) -> Any:
 
 
 async def _info(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
-    return await (await desk.agent(params.agent)).info()
+    return await (await desk.view(params.agent)).info()
 
 
 async def _messages(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
-    return list(await (await desk.agent(params.agent)).messages())
+    return list(await (await desk.view(params.agent)).messages())
 
 
 async def _pending(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
-    return await (await desk.agent(params.agent)).pending()
+    return await (await desk.view(params.agent)).pending()
 
 
 async def _outcome(desk: Desk, params: m.OutcomeOf, caller: Caller) -> Any:
@@ -240,7 +251,7 @@ async def _cancel(desk: Desk, params: m.Cancel, caller: Caller) -> None:
 
 
 async def _timers(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
-    return await (await desk.agent(params.agent)).timers()
+    return await (await desk.view(params.agent)).timers()
 
 
 async def _remind(desk: Desk, params: m.Remind, caller: Caller) -> Any:

@@ -10,7 +10,8 @@ from typing import Any
 
 import trio
 
-from ..actors.ref import AgentRef, LogSource
+from ..actors.ref import AgentRef
+from ..actors.sources import LogSource
 from .feeds import FeedPage, Feeds, Place, Types
 from .websocket import Socket, text_frame
 from .wire import methods as m

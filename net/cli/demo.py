@@ -121,7 +121,13 @@ def _tell(plan: Plan, listing: Listing, board: Board, done: Done, report: Report
     )
     state = shlex.quote(_short(plan.state))
     reader = next((row.agent for row in board.readers), None)
-    commands = [f"ls {state}", f"log {state} {done.lead}", *([f"log {state} {reader}"] if reader else []), f"verify {state}"]
+    commands = [
+        f"ls {state}",
+        f"log {state} {done.lead}",
+        *([f"log {state} {reader}"] if reader else []),
+        f"verify {state}",
+        f"serve {state}",
+    ]
     output.text("\n" + "\n".join(f"  callboard {command}" for command in commands))
     output.text(f"\nTo read the folder afresh, remove {state} (or choose another --state).")
     output.value(

@@ -128,7 +128,12 @@ def _add_run(commands: _Commands) -> None:
 def _add_serve(commands: _Commands) -> None:
     serve = _add(commands, "serve", "Serve the agents of a Python file over WebSocket and HTTP, until interrupted.")
     serve.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
-    serve.add_argument("file", metavar="FILE", help="a Python file: its Agents, and its `deps` and `channels` if it has any")
+    serve.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="a Python file: its Agents, and its `deps` and `channels` if it has any (without one nothing runs)",
+    )
     serve.add_argument("--port", type=port, default=8000, metavar="N", help="0 for any that is free (default: %(default)s)")
     serve.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="what to bind; without tokens loopback only (default: %(default)s)"

@@ -1,7 +1,8 @@
-"""`callboard serve STATE FILE`: the agents of a Python file behind a port, until it is interrupted.
+"""`callboard serve STATE [FILE]`: the agents of a Python file behind a port, until it is interrupted.
 
 The first signal drains: nothing new is taken, what is under way finishes or is left, and clients are told to come again. The
-second one ends it at once; then open turns go on at the next start, as after a kill.
+second one ends it at once; then open turns go on at the next start, as after a kill. Without a file nothing runs, and what is
+in the store can be looked at.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -18,14 +20,14 @@ import trio
 from ...actors.system import System
 from ..access import Tokens, tokens_in
 from ..service import Server, serve
-from .loading import load_served
+from .loading import Served, load_served
 from .output import Output
 from .problems import Refused
 
 
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Open the system, serve, and say where; the exit code says which signal ended it."""
-    served = load_served(arguments.file)
+    served = load_served(arguments.file) if arguments.file is not None else _to_look_at(arguments.state)
     opening = System.open(
         arguments.state, agents=served.agents, deps=served.deps, channels=served.channels, grace=arguments.grace
     )
@@ -54,11 +56,23 @@ async def _again(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
+def _to_look_at(state: str) -> Served:
+    """No definitions: nothing runs, and everything that ever ran can be read.
+
+    Raises:
+        Refused: there is no store at all.
+    """
+    if not Path(state).is_dir():
+        raise Refused(f"there is no store {state} to look at; to make one, give a Python file with Agents, too")
+    return Served([], None, {})
+
+
 def _announce(server: Server, arguments: argparse.Namespace, output: Output) -> None:
     system = server.system
     names = sorted(system.definitions)
-    output.text(f"serving {', '.join(names)} of {arguments.state} at {server.url}; the page is {server.page}")
-    for id, error in system.report.failed.items():
+    what = f"serving {', '.join(names)} of" if names else "nothing runs; looking at"
+    output.text(f"{what} {arguments.state} at {server.url}; the page is {server.page}")
+    for id, error in system.report.failed.items() if names else ():
         output.text(f"{id} could not be taken up: {error}")
     output.value({"url": server.url, "port": server.port, "page": server.page, "agents": names})
     output.flush()

@@ -42,8 +42,9 @@ ENVIRONMENT = '"a-token" = {scopes = ["admin"]}'
 class Service:
     """A process that serves, and requests to it."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
-        command = [sys.executable, "-P", "-W", "error", "-m", "callboard.net.cli", "serve", "state", "slow.py", "--port", "0"]
+    def __init__(self, folder: Path, *words: str, file: str | None = "slow.py") -> None:
+        what = ["state"] if file is None else ["state", file]
+        command = [sys.executable, "-P", "-W", "error", "-m", "callboard.net.cli", "serve", *what, "--port", "0"]
         self.process = subprocess.Popen(
             [*command, "--json", *words],
             cwd=folder,
@@ -204,3 +205,24 @@ def test_c230_what_cannot_be_served_is_one_sentence(
     assert main(["serve", str(tmp_path / "state"), str(tmp_path / "slow.py"), *words]) == 2
     out, err = capsys.readouterr()
     assert out == "" and says in err and err.count("\n") == 1
+
+
+def test_without_a_file_nothing_runs_and_what_ran_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "echo.py").write_text(
+        "from callboard import Agent\nfrom callboard.actors.testing import Reply, ScriptedModel\n"
+        "echo = Agent('echo', model=ScriptedModel([Reply.text('hi')]), plugins=[])\n"
+    )
+    assert main(["run", "state", "echo.py:echo", "hello", "--id", "e"]) == 0
+    served = Service(tmp_path, file=None)
+    try:
+        assert served.said["agents"] == []
+        assert main(["why", served.said["url"], "e", "--token", "a-token"]) == 0
+        assert "waits for a definition, of: echo" in capsys.readouterr().out
+    finally:
+        served.process.kill()
+        served.process.communicate()
+    assert main(["serve", "nowhere", "--port", "0"]) == 2
+    assert "there is no store nowhere to look at" in capsys.readouterr().err
