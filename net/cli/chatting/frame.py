@@ -60,14 +60,14 @@ class Frame:
         return f"\x1b[{code}m{text}\x1b[0m" if code and self.colour else text
 
 
-def region(open_row: Row, status: str, typed: str, at: int, width: int) -> Region:
-    """The region: what streams, the state, and the message being typed with the cursor at its character `at`."""
+def region(open_row: Row, status: str, typed: str, at: int, width: int, *, most: int = MOST_ROWS) -> Region:
+    """The region: what streams, the state, and the message being typed with the cursor at its character `at`; of a long one the
+    `most` rows around the cursor."""
     rows: list[Row] = [open_row] if open_row else []
     rows.append(_status_row(status, width))
     typed_rows, row, column = _typed(typed, at, width)
-    first = max(0, min(row - MOST_ROWS // 2, len(typed_rows) - MOST_ROWS))
-    shown = typed_rows[first : first + MOST_ROWS]
-    return Region([*rows, *shown], len(rows) + row - first, column)
+    first = max(0, min(row - most // 2, len(typed_rows) - most))
+    return Region([*rows, *typed_rows[first : first + most]], len(rows) + row - first, column)
 
 
 def _status_row(status: str, width: int) -> Row:

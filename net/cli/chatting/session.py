@@ -7,6 +7,7 @@ being killed, loses nothing: an open turn is shown from its beginning when one c
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal
@@ -26,6 +27,8 @@ from .transcript import SEEN, Piece, Transcript
 HISTORY = 6
 """Texts that are shown to whoever comes back."""
 TICK_S = 0.5
+PATIENCE_S = 5
+"""Seconds that leaving waits for what was typed to be accepted."""
 STYLES = {"reasoning": "dim", "tool": "tool", "result": "dim", "discard": "error", "note": "dim", "message": "bold"}
 MARKS = {"tool": "· ", "result": "  → ", "message": "> ", "question": "? "}
 HINT = "/help lists the commands. A line typed while an answer runs is read with it. Ctrl-C stops the answer, Ctrl-D leaves."
@@ -42,6 +45,7 @@ class Session:
         self._armed = False
         """Whether the next Ctrl-C leaves."""
         self._used = 0
+        self._outgoing, self._to_send = trio.open_memory_channel[str](math.inf)
 
     async def run(self) -> None:
         """Talk until the person leaves."""
@@ -52,7 +56,8 @@ class Session:
                     nursery.start_soon(self._terminal.resized)
                     nursery.start_soon(self._watch, await self._welcome())
                     nursery.start_soon(self._tick)
-                    await self._type()
+                    nursery.start_soon(self._type, nursery.cancel_scope)
+                    await self._send_all()
                     nursery.cancel_scope.cancel()
             finally:
                 self._terminal.leave()
@@ -121,13 +126,21 @@ class Session:
 
     # -- what is typed
 
-    async def _type(self) -> None:
-        """Take keys until one of them leaves."""
+    async def _type(self, leave: trio.CancelScope) -> None:
+        """Take keys until one of them leaves; what was typed before that is still sent."""
         while keys := await self._terminal.keys():
             for key in keys:
                 if await self._leaves(key):
+                    self._outgoing.close()
+                    leave.deadline = trio.current_time() + PATIENCE_S
                     return
             self._terminal.changed()
+        self._outgoing.close()
+
+    async def _send_all(self) -> None:
+        """Send what was typed, in order and beside the typing: an agent that is slow to accept keeps no key waiting."""
+        async for text in self._to_send:
+            await self._guarded(self._send, text)
 
     async def _leaves(self, key: Key) -> bool:
         wish = self._terminal.editor.feed(key)
@@ -139,7 +152,7 @@ class Session:
         elif isinstance(wish, Submit):
             if wish.text.strip().lower() in ("/quit", "/exit"):
                 return True
-            await self._guarded(self._send, wish.text)
+            self._outgoing.send_nowait(wish.text)
         return wish == "end"
 
     async def _interrupt(self) -> bool:

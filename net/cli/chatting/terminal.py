@@ -18,7 +18,7 @@ import trio
 
 from .editor import Editor
 from .flow import Flow
-from .frame import Frame, region
+from .frame import MOST_ROWS, Frame, region
 from .keys import PASTE_OFF, PASTE_ON, Key, Keys
 
 FRAME_S = 1 / 30
@@ -31,7 +31,7 @@ class Terminal:
     def __init__(self, *, colour: bool) -> None:
         self._in, self._out = sys.stdin.fileno(), sys.stdout
         self.editor = Editor()
-        self.flow = Flow(_width())
+        self.flow = Flow(_size()[0])
         self.status = ""
         self._frame = Frame(colour=colour)
         self._changed = trio.Event()
@@ -77,9 +77,9 @@ class Terminal:
 
     def draw(self) -> None:
         """Draw now."""
-        width = _width()
+        width, most = _size()
         self.flow.width = width
-        below = region(self.flow.open, self.status, self.editor.text, self.editor.at, width)
+        below = region(self.flow.open, self.status, self.editor.text, self.editor.at, width, most=most)
         self._write(self._frame.draw(self.flow.take(), below))
 
     def redraw(self) -> None:
@@ -126,6 +126,8 @@ def wants_colour() -> bool:
     return not os.environ.get("NO_COLOR")
 
 
-def _width() -> int:
+def _size() -> tuple[int, int]:
+    """The width of rows, and how many a message being typed may have."""
     # One column is left free: a row that fills the last one leaves the cursor in a place on which terminals do not agree.
-    return max(shutil.get_terminal_size().columns - 1, 10)
+    size = shutil.get_terminal_size()
+    return max(size.columns - 1, 10), max(min(MOST_ROWS, size.lines - 3), 1)

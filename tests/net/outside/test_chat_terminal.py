@@ -17,14 +17,16 @@ import pytest
 pytestmark = pytest.mark.outside
 
 PATIENCE_S = 30
+WRAPPED = '"$@"; echo "[exit $?]"; exec sleep 600'
+"""A shell that says how the command ended, and keeps the screen."""
 
 
 class Tmux:
-    """A terminal of 80 by 40 in which one command runs; what ended stays on the screen."""
+    """A terminal of 80 by 40 in which one command runs; how it ended stands on the screen."""
 
     def __init__(self, folder: Path, *words: str, environment: dict[str, str] | None = None) -> None:
         assert shutil.which("tmux"), "run make outside, which installs it"
-        self._folder = str(folder)
+        self._folder = folder
         self._server = ("tmux", "-S", str(folder / "tmux"), "-f", "/dev/null")
         variables = {"TERM": "xterm-256color", "PYTHONWARNINGS": "ignore"} | (environment or {})
         self._words = (
@@ -36,7 +38,6 @@ class Tmux:
             *words,
         )
         self._do("new-session", "-d", "-x", "80", "-y", "40", "sleep", "600")
-        self._do("set-option", "-g", "remain-on-exit", "on")
         self._do("set-option", "-g", "history-limit", "10000")
         self.start()
 
@@ -45,7 +46,7 @@ class Tmux:
 
     def start(self) -> None:
         """Run the command (again), on an empty screen."""
-        self._do("respawn-pane", "-k", "-c", self._folder, *self._words)
+        self._do("respawn-pane", "-k", "-c", str(self._folder), "sh", "-c", WRAPPED, "sh", *self._words)
         self._do("clear-history")
 
     def type(self, text: str) -> None:
@@ -76,16 +77,13 @@ class Tmux:
 
     def kill(self) -> None:
         """End the command as a power cut would."""
-        os.kill(int(self._do("display-message", "-p", "#{pane_pid}")), signal.SIGKILL)
-        self.wait_dead()
+        os.kill(int((self._folder / "state" / "lock").read_text()), signal.SIGKILL)
+        assert self.wait_ended() == 128 + signal.SIGKILL
 
-    def wait_dead(self) -> int:
+    def wait_ended(self) -> int:
         """The exit code of the command."""
-        deadline = time.monotonic() + PATIENCE_S
-        while (state := self._do("display-message", "-p", "#{pane_dead} #{pane_dead_status}").split())[0] != "1":
-            assert time.monotonic() < deadline, f"it does not end; the screen:\n{self.screen()}"
-            time.sleep(0.03)
-        return int(state[1]) if len(state) > 1 else -1
+        (code,) = re.findall(r"\[exit (\d+)\]", self.wait(r"\[exit \d+\]"))
+        return int(code)
 
     def close(self) -> None:
         """End all of it."""
@@ -124,13 +122,13 @@ def test_ctrl_c_stops_the_turn_and_the_second_leaves(chat: Tmux) -> None:
     screen = chat.wait("idle")
     assert "300" not in screen.replace("count to 300", "")
     chat.type("count to 3")
-    chat.wait(r"\n1 2 3\n", times=1)
+    chat.wait(r"\n1 2 3\n\nchat .* idle")
     chat.type("count to 300")
     chat.wait(r"turn 3,")
     chat.press("C-c")
     chat.wait("Stopped.", times=2)
     chat.press("C-c")
-    assert chat.wait_dead() == 0
+    assert chat.wait_ended() == 0
 
 
 def test_ctrl_c_takes_a_line_back_and_twice_leaves_an_idle_chat(chat: Tmux) -> None:
@@ -141,7 +139,7 @@ def test_ctrl_c_takes_a_line_back_and_twice_leaves_an_idle_chat(chat: Tmux) -> N
     chat.press("C-c")
     chat.wait("Ctrl-C again leaves.")
     chat.press("C-c")
-    assert chat.wait_dead() == 0
+    assert chat.wait_ended() == 0
 
 
 def test_commands(chat: Tmux) -> None:
@@ -170,7 +168,7 @@ def test_commands(chat: Tmux) -> None:
     chat.type("/stauts")
     chat.wait("did you mean /status?")
     chat.type("/quit")
-    assert chat.wait_dead() == 0
+    assert chat.wait_ended() == 0
 
 
 def test_a_kill_and_a_restart_show_where_it_was_and_go_on(chat: Tmux) -> None:
@@ -187,14 +185,14 @@ def test_a_kill_and_a_restart_show_where_it_was_and_go_on(chat: Tmux) -> None:
     chat.wait(r"69 70\n")
     chat.wait(r"idle · \d+ tokens")
     chat.press("C-d")
-    assert chat.wait_dead() == 0
+    assert chat.wait_ended() == 0
 
 
 def test_leaving_in_the_middle_of_an_answer_loses_nothing(chat: Tmux) -> None:
     chat.type("count to 70")
     chat.wait(r"\n1 2 3")
     chat.press("C-d")
-    assert chat.wait_dead() == 0
+    assert chat.wait_ended() == 0
     chat.start()
     chat.wait("This is where it was:")
     chat.wait(r"69 70\n")
@@ -235,7 +233,7 @@ def test_a_store_in_use_is_said_and_the_terminal_is_left_as_it_was(chat: Tmux, t
     second.mkdir()
     other = Tmux(second, "chat", str(tmp_path / "state"))
     try:
-        assert other.wait_dead() == 3
+        assert other.wait_ended() == 3
         assert "callboard: " in other.screen()
     finally:
         other.close()
