@@ -126,7 +126,7 @@ def _tell(plan: Plan, listing: Listing, board: Board, done: Done, report: Report
         f"log {state} {done.lead}",
         *([f"log {state} {reader}"] if reader else []),
         f"verify {state}",
-        f"serve {state}",
+        f"serve {state}   (a page to look at)",
     ]
     output.text("\n" + "\n".join(f"  callboard {command}" for command in commands))
     output.text(f"\nTo read the folder afresh, remove {state} (or choose another --state).")

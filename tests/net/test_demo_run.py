@@ -50,6 +50,7 @@ def test_a_run_writes_the_report_checks_itself_and_says_where_to_look(folder: Pa
     assert re.search(r"4 agents, \d+ records; \d+ requests rebuilt from the log: all as they were sent\.", out)
     commands = re.findall(r"^  callboard (\w+) callboard-state ?(\S*)$", out, re.MULTILINE)
     assert [command for command, _ in commands] == ["ls", "log", "log", "verify"]
+    assert "callboard serve callboard-state   (a page to look at)" in out
     assert commands[1][1] == "demo" and commands[2][1].startswith("demo/")
     for command, agent in commands:
         assert main([command, "callboard-state", *([agent] if agent else [])]) == 0
