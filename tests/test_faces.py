@@ -16,6 +16,8 @@ PROMISED = {
     "callboard.actors.plugins": "Retry Budget LoopGuard Permissions Invariants Redact",
     "callboard.actors.testing": "ScriptedModel Reply every_crash tool_context trio_wall",
     "callboard.net": "serve connect",
+    "callboard.net.aio": "System connect",
+    "callboard.net.mcp": "McpServer agents_server serve_stdio",
     "callboard.storage": (
         "open_store verify export_log import_log backup Store Record Message Request Usage chunks CallboardError UsageError "
         "NameMismatch AgentNotFound AgentDeleted DefinitionMissing AskCycle ApprovalExpired InputError InboxFull InputRefused "
@@ -36,6 +38,8 @@ def test_promised_names_are_where_they_should_be(package: str) -> None:
 def test_a_name_means_the_same_wherever_it_is_imported_from() -> None:
     seen: dict[str, object] = {}
     for package, names in PROMISED.items():
+        if package == "callboard.net.aio":
+            continue  # the one that says the same words in another world
         for name in names.split():
             value = getattr(importlib.import_module(package), name)
             assert seen.setdefault(name, value) is value, f"{name} of {package} is another than elsewhere"
