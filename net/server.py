@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import trio
 
+from ..actors.statistics import ActorStatistics
 from ..actors.system import System
 from ..storage.errors import ServiceError, Unauthorized, UsageError
 from .access import Access
@@ -43,7 +44,7 @@ _SORRY = b"too many connections; try later"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(_SORRY), _SORRY)
 _FROM_OUTSIDE = ("wsproto", "h11", "trio", "ssl")
 """Where errors come from that say something about the other side, and nothing about the service."""
-LOOK_S = 0.05
+LOOK_S = 0.1
 """How often a drain looks whether what it waits for is over."""
 
 Drain = Literal["finish", "leave"]
@@ -110,20 +111,14 @@ class Server:
         with trio.move_on_after(grace):
             if how == "leave":
                 self.site.let_go()
-            while self.site.requests or (how == "finish" and await self._works()):  # noqa: ASYNC110 (two kinds of things end)
+            while self.site.requests or (how == "finish" and self._works()):  # noqa: ASYNC110 (two kinds of things end)
                 await trio.sleep(LOOK_S)
         self.site.let_go()
         await self.close()
 
-    async def _works(self) -> bool:
+    def _works(self) -> bool:
         """Whether a turn is open that will end without a person."""
-        if self._system is None:
-            return False
-        running: int = self._system.statistics()["running"]
-        if running:
-            async for agent in self._system.agents(waiting="approval"):
-                running -= agent.status == "running"
-        return running > 0
+        return self._system is not None and any(map(_works, self._system.statistics(agents="")["busiest"]))
 
     async def close(self) -> None:
         """Tell every client that the service goes away."""
@@ -253,6 +248,11 @@ class Server:
             await connection.run(_version())
         finally:
             self._connections.discard(connection)
+
+
+def _works(agent: ActorStatistics) -> bool:
+    for_people = bool(agent.waits) and all(wait.startswith("approval ") for wait in agent.waits)
+    return agent.status == "running" and not agent.asleep and not for_people
 
 
 def _wants_websocket(request: Request) -> bool:

@@ -9,6 +9,7 @@ answer, also after a restart, and nothing is done twice.
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -24,7 +25,7 @@ from ...actors.ref import AgentRef
 from ...actors.streams import Follow
 from ...actors.values import Outcome, Receipt
 from ...storage.errors import CallboardError
-from ...storage.events import CommandRun
+from ...storage.events import CommandRun, EndReason, Errored
 from ...storage.messages import Block
 from ...storage.records import Record
 from ..handlers import Desk
@@ -86,7 +87,7 @@ class Completions:
             outcome = await prompted.ref.outcome(prompted.receipt.message_id)
         if finish_of(outcome.reason) is None:
             status, error = failure_of(outcome.reason)
-            return to_json({"error": error}, status).with_headers(*prompted.headers, _LATER)
+            return to_json({"error": error}, status).with_headers(*prompted.headers, _LATER, *_retry_after(outcome.reason))
         return to_json(prompted.heading.whole(outcome)).with_headers(*prompted.headers)
 
     async def _prompt(self, visit: Visit) -> Prompted:
@@ -118,6 +119,13 @@ def _agent_of(visit: Visit, chat: ChatRequest) -> str:
     key = visit.request.headers.get(KEY)
     own = mint_id() if key is None else hashlib.sha256(key.encode("latin-1")).hexdigest()[:32]
     return f"{prefix}{chat.model}-{own}"
+
+
+def _retry_after(reason: EndReason) -> tuple[tuple[str, str], ...]:
+    """What the provider asked for, if it asked."""
+    if not isinstance(reason, Errored) or reason.error.retry_after_s is None:
+        return ()
+    return (("retry-after", str(math.ceil(reason.error.retry_after_s))),)
 
 
 def _cancels(visit: Visit) -> bool:

@@ -54,6 +54,7 @@ class Metrics:
             found = system.statistics()
             yield from _work(found["done"])
             yield from _store(found)
+            yield from _channels(found["channels"])
         yield from _connections(self._service())
 
 
@@ -98,9 +99,36 @@ def _store(found: Mapping[str, Any]) -> Iterator[Any]:
     yield _gauge("callboard_logs_unwritten", "Logs with records that are not on disk yet.", writer["dirty"])
     yield _gauge("callboard_agents_in_memory", "Agents that are open.", found["agents"])
     yield _gauge("callboard_agents_running", "Agents with an open turn.", found["running"])
+    yield _gauge("callboard_agents_asleep", "Open turns that wait for a person.", found["asleep"])
     yield _gauge("callboard_inbox_messages", "Messages that wait in the inboxes of open agents.", found["pending"])
+    yield _gauge("callboard_outbox_replies", "Replies of open agents that no channel has taken yet.", found["outbox"])
+    yield _gauge("callboard_records_unwritten", "Records that are not on disk yet.", found["uncommitted"])
+    yield _gauge(
+        "callboard_records_unseen", "Records that plugins which observe have still to see.", found["observers"]["unseen"]
+    )
+    yield _gauge("callboard_timers", "What is set for a time.", found["schedule"])
+    yield _gauge("callboard_tool_bodies", "Tool bodies that run.", found["bodies"])
     yield _gauge("callboard_waits", "Tasks that wait for an agent.", found["waits"])
     yield _gauge("callboard_stray_bodies", "Tool bodies that ignore their cancellation.", len(found["strays"]))
+    calls = _gauges("callboard_model_calls", "Model calls, by what they are at.", ("provider", "state"))
+    for provider, counts in found["models"].items():
+        for state, count in counts.items():
+            calls.add_metric((provider, state), count)
+    yield calls
+
+
+def _channels(channels: Mapping[str, Mapping[str, Any]]) -> Iterator[Any]:
+    queue = _gauges("callboard_channel_queue", "Replies on their way to a channel, by what they wait for.", ("channel", "state"))
+    passed = _counter(
+        "callboard_channel_messages", "Messages of a channel, in and out, by what became of them.", ("channel", "fate")
+    )
+    for name, counts in channels.items():
+        for state in ("waiting", "active", "retrying"):
+            queue.add_metric((name, state), int(counts[state]))
+        for fate in ("accepted", "refused", "sent", "failed", "retried"):
+            passed.add_metric((name, fate), counts[fate])
+    yield queue
+    yield passed
 
 
 def _connections(service: Mapping[str, Any]) -> Iterator[Any]:
@@ -128,6 +156,12 @@ def _gauge(name: str, text: str, value: float) -> Any:
     from prometheus_client.core import GaugeMetricFamily
 
     return GaugeMetricFamily(name, text, value=value)
+
+
+def _gauges(name: str, text: str, labels: tuple[str, ...]) -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    return GaugeMetricFamily(name, text, labels=labels)
 
 
 def _histogram(name: str, text: str, read: Histogram) -> Any:

@@ -229,7 +229,7 @@ async def test_a_quiet_stream_says_that_somebody_is_there(autojump_clock: object
 @pytest.mark.parametrize(
     ("reply", "status", "code"),
     [
-        (Reply.fail("RATE_LIMIT", status=429), 429, "RATE_LIMIT"),
+        (Reply.fail("RATE_LIMIT", status=429, retry_after_s=2.5), 429, "RATE_LIMIT"),
         (Reply.fail("CONTEXT_OVERFLOW"), 400, "CONTEXT_OVERFLOW"),
         (Reply.fail("SERVER"), 502, "SERVER"),
     ],
@@ -239,6 +239,7 @@ async def test_a_failed_turn_has_a_status(autojump_clock: object, reply: Reply, 
         answer = await chat(web)
         assert (answer.status, answer.error["code"]) == (status, code)
         assert answer.headers["x-should-retry"] == "false"
+        assert answer.headers.get("retry-after") == ("3" if status == 429 else None)
         streamed = events(await chat(web, stream=True))
         assert streamed[-1]["error"]["code"] == code
 

@@ -58,7 +58,8 @@ def test_a_service_that_recovers_is_not_ready() -> None:
 
 async def test_metrics_are_what_system_and_service_count(autojump_clock: object) -> None:
     model = scripted(Reply.fail("SERVER"), "hello", Reply.fail("BAD_REQUEST"))
-    async with browsing(make(model, plugins=[Retry()]), tokens=TOKENS, token="reader") as web:
+    desk = {"desk": Hook()}
+    async with browsing(make(model, plugins=[Retry()]), tokens=TOKENS, token="reader", channels=desk) as web:
         ref = await web.system.spawn(web.system.definitions["demo"], id="a")
         outcomes = [await ref.ask(text) for text in ("one", "two")]
         await web.get("/nothing")
@@ -80,6 +81,10 @@ async def test_metrics_are_what_system_and_service_count(autojump_clock: object)
         assert found["callboard_flush_duration_seconds_bucket", "+Inf"] == found["callboard_flush_duration_seconds_count",] > 0
         assert found["callboard_agents_in_memory",] == 1 and found["callboard_agents_running",] == 0
         assert found["callboard_http_requests_total", "/v1/models", "200"] == 1
+        assert (
+            found["callboard_channel_messages_total", "desk", "sent"] == found["callboard_channel_queue", "desk", "waiting"] == 0
+        )
+        assert found["callboard_outbox_replies",] == found["callboard_records_unwritten",] == 0
         assert found["callboard_connections",] == found["callboard_followers",] == 0
         newer = await web.get("/metrics", accept="application/openmetrics-text; version=1.0.0")
         assert newer.headers["content-type"].startswith("application/openmetrics-text") and newer.body.endswith(b"# EOF\n")

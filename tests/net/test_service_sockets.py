@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import trio
 from trio_websocket import open_websocket_url
@@ -189,7 +190,15 @@ async def test_tls(tmp_path: Path) -> None:
     async with service_of("hello", tls=(cert, key)) as (_, server):
         assert server.url.startswith("wss://")
         async with connect(server.url, ssl_context=ssl.create_default_context(cafile=cert)) as client:
-            assert (await (await client.spawn("demo", id="a")).ask("hi")).text == "hello"
+            ref = await client.spawn("demo", id="a")
+            assert (await ref.ask("hi")).text == "hello"
+            seen = [record.type async for record in ref.read()]
+            async for record in ref.follow():
+                assert record.type == seen[record.seq]
+                if record.type == "turn/end":
+                    break
+        async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=cert)) as web:
+            assert (await web.get(f"{server.page}readyz")).json()["status"] == "ready"
         with pytest.raises(Disconnected):
             async with connect(server.url):
                 pass
