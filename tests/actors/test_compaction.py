@@ -326,3 +326,17 @@ async def test_a_crash_anywhere_in_a_long_turn_that_is_compacted_behind_its_ques
         log = await order(crash.store)
         assert crash.result == "done" and log.count("cut(") >= 2, crash
         assert [log.count(f"call(c{page})") for page in range(7)] == [1] * 7, crash
+
+
+async def test_a_budget_that_has_room_for_the_request_or_the_summary_but_not_for_both_at_once_holds_up_nobody() -> None:
+    small = ScriptedModel(lambda _: Reply.text("Short.", usage=Usage(input=10, output=2)), provider="sum", name="small")
+    calls = Reply.tools(("c1", "read", {}), usage=NOT_COUNTED)
+    model = ScriptedModel([said("ok."), calls, said("done")], context_window=WINDOW)
+    plugins = [Compaction(model="sum:small", at=0.45, keep=0.1, summary_tokens=100), Budget(tokens=180)]
+    agent = make(model, tools=[read], plugins=plugins, max_tokens=100)
+    with trio.fail_after(5):
+        async with opened(agent, models={"sum": small}) as (system, ref):
+            await say(ref, LONG, message_id="m1")
+            await say(ref, "Read.")
+            assert "res(c1) SE SS2.2 note(model-call) cut(" in await order(system.store), "it was due with the result"
+            assert (await ref.outcome("Read.")).text == "done"
