@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator
@@ -224,9 +225,9 @@ def test_interrupted_it_ends_and_keeps_what_was_open(command: list[str], tmp_pat
 
 
 @asynccontextmanager
-async def over_http(server: Any) -> AsyncGenerator[str]:
+async def over_http(server: Any, port: int = 0) -> AsyncGenerator[str]:
     config = Config()
-    config.bind, config.errorlog = ["127.0.0.1:0"], None
+    config.bind, config.errorlog = [f"127.0.0.1:{port}"], None
     over = trio.Event()
     async with trio.open_nursery() as nursery:
         app: Any = server.streamable_http_app()
@@ -234,6 +235,12 @@ async def over_http(server: Any) -> AsyncGenerator[str]:
         yield f"{url}/mcp"
         over.set()
         nursery.cancel_scope.cancel()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 # The SDK's HTTP client leaves its generators to the collector, which trio says aloud.
@@ -268,3 +275,28 @@ async def test_a_session_that_the_server_forgot_is_opened_again() -> None:
                 server.session_manager._server_instances.clear()
                 await ref.ask("go", timeout=20)
                 assert [result.error for result in await results(ref)] == [None, None]
+
+
+@leaves_generators
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_server_over_http_that_dies_in_a_call_costs_one_error_and_is_found_again(protocol: str) -> None:
+    calls = [Reply.tools(("c1", "there__echo", {"text": said, "session": "s"})) for said in ("hang", "hi")]
+    async with System.open(":memory:", agents=[echo()]) as there:
+        port = free_port()
+        plugin = McpServer.http("there", f"http://127.0.0.1:{port}/mcp", protocol=protocol, start_s=5)
+        asker = Agent("asker", model=ScriptedModel([calls[0], Reply.text("ok"), calls[1], Reply.text("ok")]), plugins=[plugin])
+        async with System.open(":memory:", agents=[asker]) as here:
+            ref = await here.spawn(asker, id="a")
+            with trio.CancelScope() as life:
+                async with over_http(agents_server(there), port):
+                    receipt = await ref.followup("go")
+                    with trio.fail_after(20):
+                        while not [a async for a in there.agents() if a.status == "running"]:  # noqa: ASYNC110
+                            await trio.sleep(0.01)
+                    life.cancel()
+            assert (await ref.outcome(receipt.message_id, timeout=20)).ok
+            await (await there.get("mcp/echo/s")).cancel()
+            async with over_http(agents_server(there), port):
+                assert (await ref.ask("go", timeout=20)).ok
+            lost, found = await results(ref)
+            assert lost.error in ("MCP_LOST", "MCP_ERROR") and found.error is None
