@@ -10,11 +10,12 @@ from helpers import make, scripted
 from test_channels import chatting
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import Agent, Channel, Inbound, Plugin, Reject, System
+from callboard.actors import Agent, Channel, Inbound, Plugin, Reject, System, handoff
 from callboard.actors.channels import MemoryChannel
 from callboard.actors.seams import Next, SeamContext
 from callboard.actors.testing import Reply, ScriptedModel
 from callboard.actors.values import Delivery
+from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import UsageError
 
 # -- what strangers can send
@@ -82,6 +83,43 @@ async def test_a_channel_without_an_agent_only_sends() -> None:
     async with System.open(":memory:", channels={"irc": (channel := MemoryChannel())}):
         with pytest.raises(UsageError, match="has no agent"):
             await channel.say("hi")
+
+
+# -- agents that change
+
+
+async def test_a_definition_that_is_replaced_is_that_of_new_chats_too() -> None:
+    async with chatting(scripted("old")) as (system, channel, _store):
+        await channel.say("hi", chat="a")
+        assert (await channel.reply(chat="a")).text == "old"
+        system.define(make(ScriptedModel(lambda request: Reply.text("new"))))
+        for chat in ("a", "b"):
+            await channel.say("hi", chat=chat)
+            assert (await channel.reply(chat=chat)).text == "new"
+
+
+async def test_a_chat_whose_agent_was_handed_on_goes_on_with_it() -> None:
+    specialist = Agent("specialist", model=scripted("I take over", "still me"), plugins=())
+    script = scripted(Reply.tools(("c", "handoff_to_specialist", {})))
+    async with chatting(script, agent={"tools": [handoff(specialist)]}) as (_, channel, _store):
+        await channel.say("1")
+        assert (await channel.reply()).text == "I take over"
+        await channel.say("2")
+        assert (await channel.reply()).text == "still me"
+
+
+async def test_one_chat_whose_agent_nobody_knows_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    store = MemoryStore()
+    async with System.open(store, channels={"irc": (first := MemoryChannel(make(scripted("old"), name="renamed")))}):
+        await first.say("hi", chat="a")
+        await first.reply(chat="a")
+    channel = MemoryChannel(make(scripted("new")))
+    async with System.open(store, channels={"irc": channel}) as system:
+        assert await channel.say("hi", chat="a") is None
+        await channel.say("hi", chat="b")
+        assert (await channel.reply(chat="b")).text == "new"
+        assert system.statistics()["channels"]["irc"]["crashes"] == 0
+    assert "'irc:a' is a 'renamed'" in caplog.text
 
 
 # -- a channel's run
