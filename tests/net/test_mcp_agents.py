@@ -289,12 +289,12 @@ async def test_a_server_over_http_that_dies_in_a_call_costs_one_error_and_is_fou
             ref = await here.spawn(asker, id="a")
             with trio.CancelScope() as life:
                 async with over_http(agents_server(there), port):
-                    receipt = await ref.followup("go")
+                    await ref.followup("go", message_id="m")
                     with trio.fail_after(20):
                         while not [a async for a in there.agents() if a.status == "running"]:  # noqa: ASYNC110
                             await trio.sleep(0.01)
                     life.cancel()
-            assert (await ref.outcome(receipt.message_id, timeout=20)).ok
+            assert (await ref.outcome("m", timeout=20)).ok
             await (await there.get("mcp/echo/s")).cancel()
             async with over_http(agents_server(there), port):
                 assert (await ref.ask("go", timeout=20)).ok
