@@ -61,8 +61,8 @@ export class AgentPane {
     this.close();
     Object.assign(this, { id, info: null, wanted: at });
     if (id === null) return this.welcome();
-    this.feed = new Feed(this.page.link, id, (what) => this.changed(what));
-    this.timeline.list.at = null;
+    this.feed = new Feed(this.page.link, id, (what) => this.changed(what), { wanted: at });
+    this.timeline.begin();
     this.records.at = null;
     this.now.show(this.feed);
     this.composer.show(id);
@@ -169,7 +169,7 @@ export class AgentPane {
     if (this.view === 0 || this.view === 4) {
       const list = this.view === 0 ? this.timeline : this.records;
       if (anew || this.body.firstChild !== list.element) fill(this.body, list.element);
-      if (this.view === 0) this.timeline.show(feed.timeline);
+      if (this.view === 0) this.timeline.show(feed.timeline, { settled: feed.caughtUp });
       else {
         this.records.show(feed.records.slice());
         if (anew && this.records.at === null) this.records.toEnd();
@@ -214,7 +214,12 @@ export class AgentPane {
 
   async earlier(button) {
     button.disabled = true;
+    const { list } = this.timeline,
+      rows = list.items.length;
     await attempt(() => this.feed.earlier());
+    // What the reader saw stays where it was; the rest is above it now.
+    this.timeline.show(this.feed.timeline);
+    list.shift(list.items.length - rows);
     button.disabled = false;
   }
 

@@ -6,15 +6,17 @@ import { LiveAnswer } from "./live.js";
 import { CHUNK, TYPES } from "./vocabulary.js";
 
 export const AT_ONCE = 50_000;
+const AROUND = 1000;
 
 export class Feed {
-  /** `changed(what)` hears of "records", "live", "caught-up" and "ended". */
-  constructor(link, id, changed, { atOnce = AT_ONCE } = {}) {
+  /** At least from a little before the record `wanted` on, if there is one. `changed(what)` hears of "records", "live", "caught-up" and "ended". */
+  constructor(link, id, changed, { atOnce = AT_ONCE, wanted = null } = {}) {
     Object.assign(this, {
       link,
       id,
       changed,
       atOnce,
+      wanted,
       records: [],
       timeline: new Timeline(),
       live: new LiveAnswer(),
@@ -37,6 +39,7 @@ export class Feed {
     }
     if (this.closed) return;
     this.begin = Math.max(0, this.head + 1 - this.atOnce);
+    if (this.wanted !== null) this.begin = Math.max(0, Math.min(this.begin, this.wanted - AROUND));
     this.stream = this.link.follow(
       { agent: this.id, after: this.begin - 1, types: TYPES },
       { records: (records, place) => this.take(records, place), ended: (error) => this.end(error) },

@@ -28,6 +28,7 @@ export class TimelineView {
       flipped: new Map(),
       scales: new WeakMap(),
       from: 0,
+      settled: false,
       now: Date.now(),
     });
     this.list = new VirtualList({
@@ -51,23 +52,29 @@ export class TimelineView {
     clearInterval(this.ticking);
   }
 
-  /** Show a timeline as it is now; a reader at its end stays there. */
-  show(timeline) {
-    if (timeline !== this.timeline) {
-      this.timeline = timeline;
-      this.flipped.clear();
-      this.list.toEnd();
-    }
-    this.from = (timeline.top.length ?? 0) - OPEN_AT_FIRST;
+  /** Begin anew, with another agent. */
+  begin() {
+    this.timeline = null;
+    this.settled = false;
+    this.flipped.clear();
+    this.list.at = null;
+    this.list.toEnd();
+  }
+
+  /**
+   * Show a timeline as it is now; a reader at its end stays there. Until it is `settled`, its beginning is still being read, and only its
+   * newest turns are open; what comes after that stays open, so that nothing closes above what somebody reads.
+   */
+  show(timeline, { settled = this.settled } = {}) {
+    this.timeline = timeline;
+    if (!this.settled) this.from = timeline.top.at(-OPEN_AT_FIRST)?.seq ?? 0;
+    this.settled = settled;
     this.list.show(rows(timeline, { isOpen: (node) => this.isOpen(node) }));
   }
 
-  /** Open turns are the newest ones, unless the reader wants it otherwise. A step opens with its turn. */
+  /** Whether a node is open: as the reader wants it; else turns that run or are among the newest, and all that is in a turn. */
   isOpen(node) {
-    return (
-      this.flipped.get(node.key) ??
-      (node.kind !== "turn" || node.end === null || this.timeline.top.indexOf(node, Math.max(0, this.from)) >= 0)
-    );
+    return this.flipped.get(node.key) ?? (node.kind !== "turn" || node.end === null || node.seq >= this.from);
   }
 
   tick() {

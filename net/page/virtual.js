@@ -38,6 +38,7 @@ export class VirtualList {
       places: new Map(),
       pinned: false,
       revealing: false,
+      shifting: 0,
       top: 0,
       drawn: new Map(),
       at: null,
@@ -91,6 +92,13 @@ export class VirtualList {
     this.later();
   }
 
+  /** So many items came above what is in view: it stays where it is. */
+  shift(items) {
+    this.shifting += items * this.height;
+    this.pinned = false;
+    this.later();
+  }
+
   scrolled() {
     const { scrollTop, clientHeight, scrollHeight } = this.element;
     if (this.pinned && scrollTop < this.top && scrollTop + clientHeight < scrollHeight - this.height) this.pinned = false;
@@ -131,6 +139,8 @@ export class VirtualList {
       this.element.scrollTop = this.items.length * this.height;
       this.top = this.element.scrollTop; // as far as it could go
     }
+    if (this.shifting) this.element.scrollTop += this.shifting;
+    this.shifting = 0;
     if (this.revealing) this.reveal(this.place(this.at));
     this.revealing = false;
     const { scrollTop, clientHeight } = this.element;

@@ -10,6 +10,8 @@ import pytest
 from conftest import Looker
 from page_stage import Stage
 
+from callboard.net.http.pages import HOME
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -120,6 +122,25 @@ def test_a_log_longer_than_is_read_at_once_gives_its_end_and_then_the_rest(stage
     assert found["whole"] == [0, 40] and found["dense"] and found["ordered"]
     real = stage.do(usage)
     assert found["usage"] == {"input": real.input, "output": real.output, "cache_read": real.cache_read}
+
+
+def test_reading_on_backwards_leaves_what_is_seen_where_it_is(stage: Stage, page: Page) -> None:
+    stage.ask("desk/1", *[f"message {n}" for n in range(80)])
+    source = (HOME / "feed.js").read_text(encoding="utf-8").replace("AT_ONCE = 50_000", "AT_ONCE = 500")
+    page.route("**/page/feed.js", lambda route: route.fulfill(body=source, content_type="text/javascript"))
+    page.goto(f"{stage.url}#/agent/desk%2F1")
+    page.get_by_text("The newest 500 of").wait_for()
+    page.locator("#timeline .row.turn", has_text="message 79").wait_for()
+    page.locator("#timeline").press("Home")
+    first = page.locator("#timeline .row[aria-selected=true]")
+    box, text = first.bounding_box(), first.inner_text()
+    page.get_by_role("button", name="Read earlier ones").click()
+    page.get_by_text("The newest 1,000 of").or_(page.locator(".notice[hidden]")).first.wait_for(state="attached")
+    page.wait_for_function("() => document.querySelector('#timeline .row[aria-selected=true]')?.ariaPosInSet !== '1'")
+    assert (first.bounding_box(), first.inner_text()) == (box, text)
+    page.goto("about:blank")
+    page.goto(f"{stage.url}#/agent/desk%2F1?at=30")
+    page.locator("#timeline .row[aria-selected=true]").wait_for()
 
 
 def test_thousands_of_agents_come_as_one_scrolls(stage: Stage, page: Page) -> None:

@@ -113,6 +113,7 @@ def test_a_roster_is_what_its_pages_say(stage: Stage, page: Page) -> None:
         """async (steps) => {
             const { Roster } = await import("/page/roster.js"), roster = new Roster();
             for (const [after, ids, more] of steps) roster.merge(after, ids.map((id) => ({ id })), more);
+            roster.merge(...[steps.at(-2)].map(([after, ids]) => [after, ids.map((id) => ({ id })), true])[0]);
             return [roster.known.map((agent) => agent.id), roster.whole, roster.tree(new Set()).length];
         }""",
         steps,

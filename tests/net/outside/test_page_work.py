@@ -263,6 +263,22 @@ def test_an_error_is_told_in_words(stage: Stage, page: Page) -> None:
     page.get_by_role("dialog").wait_for()  # what was written stays
 
 
+def test_the_end_is_followed_until_a_row_is_chosen(stage: Stage, page: Page) -> None:
+    stage.ask("desk/1", *[f"look up place {n}" for n in range(20)])
+    page.goto(f"{stage.url}#/agent/desk%2F1")
+    page.locator("#timeline .row.turn", has_text="place 19").wait_for()
+    stage.ask("desk/1", "look up one more")
+    page.locator("#timeline .row.turn", has_text="one more").wait_for()
+    page.locator("#timeline .row.attempt", has_text="Done. one more").click()
+    top = page.locator("#timeline").evaluate("list => list.scrollTop")
+    seen = page.locator("#timeline .row.attempt[aria-selected=true]").bounding_box()
+    stage.ask("desk/1", "look up the last")
+    page.locator("#timeline .row[aria-setsize]").first.wait_for()
+    page.get_by_role("treeitem", name="desk/1").get_by_text("turn 22").wait_for()
+    assert page.locator("#timeline").evaluate("list => list.scrollTop") == top
+    assert page.locator("#timeline .row.attempt[aria-selected=true]").bounding_box() == seen  # nothing closed above it
+
+
 def test_an_agent_that_is_deleted_meanwhile_says_so(stage: Stage, page: Page) -> None:
     stage.ask("desk/1", "hello")
     page.goto(f"{stage.url}#/agent/desk%2F1")
