@@ -13,6 +13,7 @@ PROMISED = {
         "ModelError Prepared Boundary Enter Reject Answer Resend Replace Allow Deny Ask Delivery Approval Timer AgentInfo Wait "
         "LimitReached Proposal Channel Inbound default_plugins run_sync"
     ),
+    "callboard.actors.channels": "Channel MemoryChannel TerminalChannel WebhookChannel",
     "callboard.actors.plugins": "Retry Budget LoopGuard Permissions Invariants Redact",
     "callboard.actors.testing": "ScriptedModel Reply every_crash tool_context trio_wall",
     "callboard.net": "serve connect",
