@@ -18,21 +18,30 @@ from .router import Visit
 
 FORM = "application/x-www-form-urlencoded"
 _STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { display: grid; place-items: center; min-height: 90vh; margin: 0; }
-form { display: grid; gap: .75rem; width: min(24rem, 88vw); }
-h1 { font-size: 1.3rem; margin: 0; }
-p { margin: 0; }
-input, button { font: inherit; padding: .6rem .75rem; border-radius: .5rem; border: 1px solid #8888; }
-button { background: #2457d6; color: #fff; border-color: #2457d6; cursor: pointer; }
-[role=alert] { color: light-dark(#b3261e, #ff8a80); }
+:root { color-scheme: light dark; font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif;
+  --paper: light-dark(#f3f5f5, #101415); --sheet: light-dark(#ffffff, #171c1e); --ink: light-dark(#14191b, #e6ebec);
+  --ink-2: light-dark(#4d5a5e, #a9b5b8); --line: light-dark(#c4cccd, #3b4649); --accent: light-dark(#0b6b66, #5ccabf);
+  --accent-ink: light-dark(#ffffff, #06211f); --bad: light-dark(#b3261e, #ff8f85); }
+* { box-sizing: border-box; }
+body { display: grid; place-items: center; min-height: 100vh; margin: 0; padding: 1rem;
+  background: var(--paper); color: var(--ink); }
+form { display: grid; gap: 1rem; width: min(23rem, 100%); padding: 2rem; background: var(--sheet);
+  border: 1px solid var(--line); border-radius: .75rem; }
+h1 { font-size: 1.25rem; font-weight: 600; margin: 0; }
+p { margin: 0; color: var(--bad); }
+label { display: grid; gap: .375rem; color: var(--ink-2); font-size: .875rem; }
+input, button { font: inherit; font-size: 1rem; padding: .5rem .75rem; border-radius: .5rem; border: 1px solid var(--line); }
+input { background: var(--paper); color: var(--ink); }
+button { background: var(--accent); color: var(--accent-ink); border-color: transparent; font-weight: 600; cursor: pointer; }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 """
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Callboard</title><style>%s</style></head>
 <body><form method="post" action="/login"><h1>Callboard</h1>%s
-<label for="token">The token of this service</label>
-<input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+<input name="username" autocomplete="username" value="callboard" hidden>
+<label>The token of this service
+<input name="token" type="password" autocomplete="current-password" required autofocus></label>
 <button>Enter</button></form></body></html>
 """
 _WRONG = '<p role="alert">This is no token of this service.</p>'
