@@ -7,6 +7,7 @@ call that asks for one tool. `agents` of them run at once, each `turns` times on
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from msgspec import Struct
 
@@ -30,17 +31,20 @@ class Case(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """How much work, and of which kind. `paced`: a scheduler pass for each chunk, as if they came one by one."""
+    """How much work, and of which kind. `paced`: a scheduler pass for each chunk, as if they came one by one. `gc`: how Python's
+    garbage collector is tuned, as in `System.open`."""
 
     agents: int
     turns: int
     tool: bool = False
     paced: bool = False
+    gc: Literal["server"] | None = None
 
     @property
     def label(self) -> str:
-        """`turn x200`, `tool x1`, `paced turn x200`."""
-        return f"{'paced ' if self.paced else ''}{'tool' if self.tool else 'turn'} x{self.agents}"
+        """`turn x200`, `tool x1`, `paced turn x200`, `turn x5000, gc server`."""
+        kind = f"{'paced ' if self.paced else ''}{'tool' if self.tool else 'turn'} x{self.agents}"
+        return kind if self.gc is None else f"{kind}, gc {self.gc}"
 
 
 LOADS = (
@@ -50,6 +54,9 @@ LOADS = (
     Load(200, 30, tool=True),
     Load(200, 8, paced=True),
     Load(1000, 10),
+    Load(200, 40, gc="server"),
+    Load(1000, 10, gc="server"),
+    Load(5000, 4, gc="server"),
 )
 SHORT = 4
 """The first four loads are in the short form."""

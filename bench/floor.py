@@ -19,6 +19,8 @@ import lmdb
 import trio
 from msgspec import Struct, msgpack
 
+from callboard.actors.collector import collector
+
 from .case import ANSWER, CHUNKS, LOADS, SHORT, TOOL_RESULT, Case, Load
 from .measure import Meter, Sample, folder_bytes
 
@@ -242,7 +244,7 @@ async def everyone(agents: list[Agent], load: Load, turns: int, latencies: list[
 
 def run(load: Load) -> Sample:
     """One sample of a load, in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="callboard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="callboard-bench-") as folder, collector(load.gc):
         return trio.run(measure, load, Path(folder))
 
 

@@ -48,6 +48,8 @@ class Sample(Struct, frozen=True, omit_defaults=True):
     """Memory that the process had more after the last tenth than after the first."""
     largest: float | None = None
     """Tokens of the largest request that was answered."""
+    points: tuple[tuple[float, float], ...] | None = None
+    """A curve: what grew, and what one operation cost there."""
 
 
 class Meter:
@@ -94,11 +96,30 @@ def middle(samples: Sequence[Sample]) -> Sample:
         known = [v for s in samples if (v := getattr(s, name)) is not None]
         return statistics.median(known) if known else None
 
-    figures = {name: median(name) for name in Sample.__struct_fields__ if name != "others"}
-    return msgspec.convert({**figures, "others": max(noise) if noise else None}, Sample)
+    figures = {name: median(name) for name in Sample.__struct_fields__ if name not in ("others", "points")}
+    curves = [s.points for s in samples if s.points is not None]
+    return msgspec.convert({**figures, "others": max(noise) if noise else None, "points": middle_curve(curves)}, Sample)
+
+
+def middle_curve(curves: Sequence[Sequence[tuple[float, float]]]) -> tuple[tuple[float, float], ...] | None:
+    """The median at each place of curves that were taken at the same places."""
+    if not curves:
+        return None
+    return tuple((at[0][0], statistics.median(y for _, y in at)) for at in zip(*curves, strict=True))
 
 
 # -- the machine
+
+
+class Beside:
+    """How much of the machine others used while processes that this one started were at work, and nothing else of its own."""
+
+    def __enter__(self) -> Self:
+        self._ticks, self._cpu = _ticks(), _cpu_of_children()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.others = _others(self._ticks, _ticks(), _cpu_of_children() - self._cpu)
 
 
 def wait_until_quiet(*, longest_s: float, share: float = 0.15) -> None:
@@ -161,6 +182,11 @@ def _ticks() -> tuple[int, int]:
         values = [int(v) for v in file.readline().split()[1:9]]
     idle = values[3] + values[4]
     return sum(values) - idle, sum(values)
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _others(before: tuple[int, int], after: tuple[int, int], own_s: float) -> float | None:

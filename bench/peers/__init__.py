@@ -5,5 +5,6 @@ each stores per turn and what it leaves out.
 
 * `environments`: a virtual environment for each peer, made once, with the versions that are written here;
 * `cases`: a case for each peer and load, which runs its script in that environment and reads one sample from it;
+* `standings`: what the figures say: Callboard's rate over each peer's;
 * `scripts/`: one file a peer, which imports nothing of ours but `scripts/turns.py`, the workload.
 """

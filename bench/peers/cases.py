@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..case import Case
-from ..measure import Sample
+from ..measure import Beside, Sample
 from .environments import interpreter
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
@@ -28,16 +28,19 @@ PEERS: dict[str, tuple[str, str]] = {
 }
 """Name → its script and environment, and the kind of memory it is run with."""
 DURABLE = tuple(name for name in PEERS if name.endswith("sqlite"))
+MESSAGE_PASSING = ("autogen-core memory", "pykka memory")
+"""They pass a message to an object that joins twenty strings: the limit of that in Python, and no agents."""
 
 
 def run(peer: str, agents: int, turns: int, tool: bool) -> Sample:
     """One sample of a peer."""
     script, memory = PEERS[peer]
     command = [str(interpreter(script)), str(SCRIPTS / f"on_{script}.py"), memory, str(agents), str(turns), str(int(tool))]
-    done = subprocess.run(command, capture_output=True, check=False, timeout=600)
+    with Beside() as beside:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=600)
     if done.returncode != 0:
         raise SystemExit(f"{peer} failed: {done.stderr.decode(errors='replace')[-2000:]}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Sample)
+    return msgspec.structs.replace(msgspec.json.decode(done.stdout.splitlines()[-1], type=Sample), others=beside.others)
 
 
 CASES = tuple(
