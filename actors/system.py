@@ -204,7 +204,8 @@ class System:
                 return ()
             return (AgentSummary.of(head, actor.status if actor is not None else None),)
 
-        flag: Flag | None = None if waiting is None else "attention"  # who waits has an open turn
+        # Who waits has an open turn or children at work, but for those that have only the clock to wait for.
+        flag: Flag | None = None if waiting is None else "timer" if waiting == "timer" else "attention"
         return Listing(self._runtime.store, look, prefix=prefix, labels=labels, flag=flag, after=after)
 
     async def usage(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> Usage:
