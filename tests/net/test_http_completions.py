@@ -19,7 +19,8 @@ from wired import make, scripted
 
 from callboard import Agent, System, tool
 from callboard.actors.plugins import Budget, Retry
-from callboard.actors.testing.scripted import Reply
+from callboard.actors.testing import every_crash
+from callboard.actors.testing.scripted import Reply, ScriptedModel
 from callboard.net import Server, serve
 from callboard.net.http.completions import BEAT_S
 from callboard.storage.messages import Usage
@@ -337,3 +338,32 @@ async def test_a_closing_service_lets_go_of_who_waits(autojump_clock: object) ->
         ref = await web.system.get("demo/u")
         assert ref.status == "running"
         await ref.cancel()
+
+
+async def test_a_request_that_is_repeated_after_a_kill_is_answered_once() -> None:
+    """Killed after every commit, started again, and asked again under the same key: one agent, one turn, one answer."""
+
+    @tool(replay="never")
+    async def book(city: str) -> str:
+        """Book it."""
+        return "booked"
+
+    def answer(request: Any) -> Reply:
+        last = request.messages[-1]
+        return Reply.text(f"It is {last.text}.") if last.role == "tool" else Reply.tools(("c1", "book", {"city": "Oslo"}))
+
+    agent = make(ScriptedModel(answer), tools=[book])
+
+    async def scenario(store: Any) -> Any:
+        async with browsing(agent, store=store) as web:
+            found = await chat(web, {"idempotency_key": "k1"})
+            agents = await ids(web.system)
+            turns = [(await (await web.system.get(id)).info()).turn for id in agents]
+            return found.json["choices"][0]["message"]["content"], turns
+
+    seen: set[str] = set()
+    async for crash in every_crash(scenario):
+        text, turns = crash.result
+        assert turns == [1] and (text == "It is booked." or "unknown" in text), crash
+        seen.add(text)
+    assert len(seen) == 2, "cut before the call, and in it"
