@@ -1,8 +1,11 @@
 """The gauge: how full the model's view is, in tokens, by an estimate that the providers' own counts correct.
 
 A fold. It keeps the estimate of all messages on the surface as a running sum, so that asking costs what is new and not what the
-history holds. When an answer says how many tokens its request had, the share of the two is learned for that model: at once if
-the estimate was too low, slowly if it was too high, since a request that does not fit costs more than a summary that came early.
+history holds. After a rewrite of the view the sum is made anew by the next request, or by who asks before that; what is learned
+and what a snapshot keeps are the same either way, or an agent that was opened again would compact at other places.
+
+When an answer says how many tokens its request had, the share of the two is learned for that model: at once if the estimate was
+too low, slowly if it was too high, since a request that does not fit costs more than a summary that came early.
 Corrections are bounded: a count that makes no sense must not switch compaction off, or run it with every step.
 
 A request that a provider refused as too long is a count, too: from then on this model's window is taken to end there, until a
@@ -28,7 +31,7 @@ from ..storage.events import (
     UserMessage,
 )
 from ..storage.folds import Headers, Surface
-from ..storage.folds.pairing import result_message
+from ..storage.folds.pairing import result_message, split
 from ..storage.messages import Message, Usage
 from .tokens import header_tokens, message_tokens, messages_tokens
 
@@ -77,12 +80,14 @@ class Gauge:
         Note,
     )
 
-    __slots__ = ("_fruitless", "_header", "_headers", "_learned", "_sent", "_surface", "_view")
+    __slots__ = ("_fruitless", "_header", "_headers", "_learned", "_rewritten", "_sent", "_surface", "_view")
 
     def __init__(self, surface: Surface, headers: Headers, state: GaugeState | None = None) -> None:
         self._surface, self._headers = surface, headers
         self._view: int | None = 0 if state is None else state.view
-        """The estimate of all messages; None until somebody asks, after a rewrite: opening an agent reads no history."""
+        """The estimate of all messages; None after a rewrite, until it is needed: opening an agent reads no history."""
+        self._rewritten = self._view is None
+        """Whether no request was sent since the last rewrite."""
         self._sent: int | None = None if state is None else state.sent
         """The estimate of the request that has no end yet."""
         self._learned = {} if state is None else {(provider, model): known for provider, model, known in state.learned}
@@ -144,19 +149,19 @@ class Gauge:
             self._sent = None
             self._add(event.message)
         elif isinstance(event, SurfaceReplace):
-            self._view, self._fruitless = None, (0, 0)
+            self._view, self._rewritten, self._fruitless = None, True, (0, 0)
         elif isinstance(event, Note):
             if event.kind in FRUITLESS:
                 self._fruitless = self.fruitless + 1, self._estimate()
         elif isinstance(event, RequestSent):
-            self._sent = None if self._view is None else self._view + self._head()
+            self._sent, self._rewritten = self._estimate() + self._head(), False
         elif isinstance(event, RequestFailed):
             if event.failure.code in OVERFLOW_CODES and self._sent:
                 self._refuse(self._sent)
             self._sent = None
 
     def _add(self, message: Message) -> None:
-        if self._view is not None:
+        if self._view is not None and _is_shown(message):
             self._view += message_tokens(message)
 
     def _count(self, usage: Usage) -> None:
@@ -188,4 +193,9 @@ class Gauge:
     def dump(self) -> GaugeState:
         """The state for a snapshot."""
         learned = tuple((*key, known) for key, known in self._learned.items())
-        return GaugeState(self._view, self._sent, learned, self._fruitless)
+        return GaugeState(None if self._rewritten else self._view, self._sent, learned, self._fruitless)
+
+
+def _is_shown(message: Message) -> bool:
+    """Whether it stands on the surface: an answer without a word does not."""
+    return message.role != "assistant" or split(message).shown is not None

@@ -172,6 +172,24 @@ def test_what_was_learned_is_in_the_snapshot_and_a_log_that_nobody_gauged_is_cou
     assert fresh.tokens() * MOST == pytest.approx(log.gauge.tokens())
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_what_is_learned_behind_a_rewrite_is_the_same_whether_or_not_somebody_asked(asks: bool) -> None:
+    """Or an agent that is folded again after a crash would compact at other places, and forget that a request was refused."""
+    log = Log()
+    log.add(e.UserMessage(message=said(WORDS)), e.SurfaceReplace(start=1, end=1, message=said("short", "s")))
+    assert not asks or log.gauge.tokens() > 0
+    assert log.gauge.dump() == GaugeState()
+    log.request()
+    log.refused()
+    assert (log.gauge.window(None) or 0) > messages_tokens(m for _, m in log.surface.entries())
+    log.request()
+    log.answered(10**9)
+    log.answered(None, text="")
+    assert log.gauge.ratio == MOST
+    kept = log.gauge.dump()
+    assert kept.view == messages_tokens(m for _, m in log.surface.entries()), "an answer without a word is not seen"
+
+
 def test_useless_tries_are_forgotten_once_the_view_has_grown_or_was_rewritten() -> None:
     log = Log()
     log.add(e.UserMessage(message=said(WORDS)), e.Note(kind="compaction-useless"), e.Note(kind="other"))
