@@ -43,11 +43,11 @@ class Site:
         self.state: State = "recovering"
         """What is not `ready` answers probes alone."""
         self.requests = 0
-        """Requests at their handlers."""
-        self.answered: Counter[tuple[str, int]] = Counter()
-        """Answers by route and status; no route has the empty name."""
+        """Requests at their handlers, and answers on their way."""
         self.waiting: set[trio.CancelScope] = set()
         """Those of them that wait for an agent."""
+        self.answered: Counter[tuple[str, int]] = Counter()
+        """Answers by route and status; no route has the empty name."""
 
     @property
     def draining(self) -> bool:
