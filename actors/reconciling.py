@@ -2,8 +2,8 @@
 
 A child's end and what its parent hears of it are one commit of two logs. Where the parent's cannot be opened (its definition is
 missing, a newer version wrote it), the child's end stands alone, and the parent still thinks that it lives. So whoever opens a
-parent looks at each child that lives, by its own log: one whose task is over has ended, one that was deleted has, too, and one
-that failed under a supervisor gets its task again. What is written then is what would have been written at the time.
+parent looks at each child that lives, by its own log: one whose task is over has ended, one that was deleted or disposed has,
+too, and one that failed under a supervisor gets its task again. What is written then is what would have been written at the time.
 
 Nothing is told twice: a child that the parent's log calls alive has left nothing there, and the last look at that comes right
 before the append. Nor is anything lost by a crash: until the parent's log says otherwise, the next opening looks again.
@@ -20,7 +20,7 @@ from ..storage.messages import NO_USAGE, Usage
 from .folding import fold_log
 from .outcomes import find_outcome
 from .supervision import next_put, put_of
-from .turns.child_end import end_events, tells
+from .turns.child_end import UNTOLD, born_at, end_events, tells
 
 if TYPE_CHECKING:
     from ..storage.folds import Child
@@ -59,9 +59,12 @@ async def _look(parent: Actor, child: Child) -> None:
     if actor is None and await runtime.store.head(child.id) is None:
         await _end(parent, child, Aborted(Cause("disposed")))
         return
-    if child.task is None:
-        return
     state = actor.state if actor is not None else await fold_log(runtime.store, child.id)
+    if child.task is None:
+        born = state.choices.get(UNTOLD)
+        if born is not None and born == await born_at(runtime.store, parent.id, child.id):
+            await _end(parent, child, Aborted(Cause("disposed")), usage=state.usage.total)
+        return
     task = state.restarts.current(child.task)
     if state.position.open or state.inbox.get(task) is not None:
         return

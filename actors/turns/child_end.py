@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...storage.errors import AgentDeleted, AgentNotFound, CallboardError
-from ...storage.events import Aborted, Cause, ChildEnded, EndReason, Event, InboxPut
+from ...storage.events import Aborted, Cause, ChildEnded, ChildSpawned, EndReason, Event, InboxPut, Note
+from ...storage.folds.choices import PREFIX
 from ...storage.messages import AgentSource, Message, TextBlock, Usage
 from ..output import answer_text
 from ..supervision import current_task, restart, task_put
@@ -17,8 +18,12 @@ from ..values import explain
 
 if TYPE_CHECKING:
     from ...storage.folds import Child
+    from ...storage.store import Store
     from ..actor import Actor
     from .turn import Turn
+
+UNTOLD = "callboard/untold-end"
+"""The choice in a child's log that says: it was disposed while its parent could not be told. It holds the seq of its birth."""
 
 
 class ChildEnd:
@@ -110,13 +115,22 @@ def cancelled_children(actor: Actor) -> bool:
 
 
 async def end_for_good(actor: Actor, *, task: bool) -> None:
-    """A child that is disposed or deleted has ended: its parent's log says so. One with a task ends with that, unless `task`."""
+    """A child that is disposed or deleted has ended: its parent's log says so. One with a task ends with that, unless `task`.
+
+    Where the parent cannot be opened, the child's own log keeps the fact until it can.
+
+    Raises:
+        StoreError: one of the logs could not be written.
+    """
     parent_id = actor.state.identity.parent
     if parent_id is None:
         return
     try:
         parent = await actor.runtime.registry.actor(parent_id)
+    except (AgentNotFound, AgentDeleted):
+        return
     except CallboardError:
+        await _leave_trace(actor, parent_id)
         return
     child = parent.state.children.get(actor.id)
     if child is None or not child.alive or not (task or child.task is None):
@@ -127,3 +141,20 @@ async def end_for_good(actor: Actor, *, task: bool) -> None:
         if tells(parent, child, reason):
             parent.wake()
         await parent.log.commit()
+
+
+async def _leave_trace(actor: Actor, parent_id: str) -> None:
+    """Note in the child's log which birth this is the end of; a child that is born again later has not ended by it."""
+    born = await born_at(actor.runtime.store, parent_id, actor.id)
+    if born is not None:
+        actor.log.append(Note(kind=PREFIX + UNTOLD, data=born))
+        await actor.log.commit()
+
+
+async def born_at(store: Store, parent: str, child: str) -> int | None:
+    """The seq of the child's last birth in its parent's log, which need not be open for that."""
+    born: int | None = None
+    async for record in store.read(parent, types={"child/spawned"}):
+        if isinstance(record.event, ChildSpawned) and record.event.child == child:
+            born = record.seq
+    return born

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import trio
-from helpers import check, events, make, order, scripted
+from helpers import check, events, make, order, records, scripted
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import Agent, System, delegate
+from callboard.actors import Agent, System, ToolContext, delegate, tool
 from callboard.actors.testing import Reply, ScriptedModel, every_crash, trio_wall
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
@@ -165,4 +165,44 @@ async def test_c212_what_is_told_later_is_told_once_after_every_crash(autojump_c
         assert crash.result == ["found"], crash
         assert len(await events(crash.store, e.ChildEnded)) == 1, crash
         assert len(await events(crash.store, e.TurnEnd, CHILD)) == 1 + fails, crash
+    assert crashes > 8
+
+
+async def test_c283_a_child_without_a_task_that_was_disposed_meanwhile_has_ended_and_can_be_born_again(
+    autojump_clock: MockClock,
+) -> None:
+    """Behind every commit of it: the parent is away while its child is disposed, comes back, and has it once more."""
+    helper = Agent("helper", model=ScriptedModel(lambda request: Reply.text("yes")), plugins=())
+
+    @tool(replay="safe")
+    async def have(ctx: ToolContext) -> str:
+        """Have a helper."""
+        return str((await ctx.spawn(helper, id="h")).id)
+
+    def leads(request: Request) -> Reply:
+        return Reply.text("done") if request.messages[-1].results else Reply.tools(("c1", "have", {}))
+
+    lead = make(ScriptedModel(leads), tools=[have])
+
+    async def asks(store: Store, id: str) -> None:
+        async with System.open(store, agents=[lead, helper], now=trio_wall(WALL)) as system:
+            ref = await system.spawn(lead, id="a")
+            await ref.ask("have one", message_id=id)
+
+    async def scenario(store: Store) -> str:
+        await asks(store, "m1")
+        async with System.open(store, agents=[helper], now=trio_wall(WALL)) as system:
+            if await store.find("a", "m2") is None:
+                await (await system.get("h")).dispose()
+        await asks(store, "m2")
+        async with System.open(store, agents=[lead, helper]) as system:  # the end that is told is told of the first birth alone
+            return " ".join((await (await system.get("a")).info()).children)
+
+    crashes = 0
+    async for crash in every_crash(scenario):
+        crashes += 1
+        assert crash.result == "h", crash
+        log = await records(crash.store)
+        births = [type(r.event) for r in log if isinstance(r.event, e.ChildSpawned | e.ChildEnded)]
+        assert births == [e.ChildSpawned, e.ChildEnded, e.ChildSpawned], crash
     assert crashes > 8
