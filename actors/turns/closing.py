@@ -134,8 +134,8 @@ def _end(turn: Turn, reason: EndReason) -> list[Event]:
     if turn.claiming:
         events.append(InboxClaim(turn=turn.number, ids=turn.claiming))
     replies = standard_replies(turn, reason)
-    if replies:
-        turn.delivery = "put"
+    if replies or turn.delivery == "put":  # a cancel may have come behind the decision to say something
+        turn.delivery = "put" if replies else "none"
     park = isinstance(reason, Errored | Limited) and actor.agent.after_error == "park"
     end = TurnEnd(
         turn=turn.number,

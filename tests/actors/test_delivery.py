@@ -87,6 +87,19 @@ async def test_c192_a_turn_that_its_user_aborted_says_nothing() -> None:
     assert channel.sent == []
 
 
+async def test_c192_a_cancel_behind_the_last_word_says_nothing_and_the_end_does_not_pretend() -> None:
+    class Regrets(Plugin):
+        async def respond(self, ctx: SeamContext, text: str, next: Next[str, str | None]) -> str | None:
+            await ctx.agent.cancel()
+            return text
+
+    async with opened(make(scripted("hm"), plugins=[Regrets()]), channels={"irc": MemoryChannel()}) as (system, ref):
+        await say(ref, "hi", route=ROUTE)
+        assert (await order(system.store)).endswith("A SE TC1 TE1{aborted user}")
+        (end,) = await events(system.store, e.TurnEnd)
+        assert end.delivery == "none"
+
+
 @tool
 async def answers(ctx: ToolContext[Any], chat: str) -> str:
     """Answers a chat itself."""
