@@ -141,6 +141,9 @@ def _add_serve(commands: _Commands) -> None:
     serve.add_argument("--tokens", metavar="TOML", help="who may do what (default: $CALLBOARD_TOKENS); see docs/service.md")
     serve.add_argument("--cert", metavar="PEM", help="a certificate, for TLS")
     serve.add_argument("--key", metavar="PEM", help="its key (default: in the same file)")
+    serve.add_argument(
+        "--connections", type=some, default=1000, metavar="N", help="how many may be open at once (default: %(default)s)"
+    )
     serve.add_argument("--origin", action="append", default=[], metavar="URL", help="whose pages may connect; may be repeated")
     serve.add_argument(
         "--drain",

@@ -19,6 +19,7 @@ import trio
 
 from ...actors.system import System
 from ..access import Tokens, tokens_in
+from ..limits import ServiceLimits
 from ..service import Server, serve
 from .loading import Served, load_served
 from .output import Output
@@ -32,7 +33,8 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
         arguments.state, agents=served.agents, deps=served.deps, channels=served.channels, grace=arguments.grace
     )
     async with trio.open_nursery() as nursery:
-        start = partial(serve, opening, host=arguments.host, port=arguments.port, origins=arguments.origin)
+        limits = ServiceLimits(connections=arguments.connections)
+        start = partial(serve, opening, host=arguments.host, port=arguments.port, origins=arguments.origin, limits=limits)
         server: Server = await nursery.start(partial(start, tokens=_tokens(arguments), tls=_tls(arguments)))
         _announce(server, arguments, output)
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -152,6 +153,12 @@ def test_a_service_is_listed_and_read_as_its_folder_is(
     assert "slow/u (slow)" in said("ls", url)
     assert main(["log", url, "--search", "x"]) == 2
     assert "a service is not searched" in capsys.readouterr().err
+
+
+def test_more_connections_than_asked_for_are_turned_away(service: Callable[..., Service]) -> None:
+    served = service("--connections", "1")
+    with socket.create_connection(("127.0.0.1", served.said["port"])), pytest.raises(urllib.error.HTTPError, match="503"):
+        served.ask("/healthz")
 
 
 _ASK = """
