@@ -198,8 +198,9 @@ def _others(before: tuple[int, int], after: tuple[int, int], own_s: float) -> fl
 
 
 def _written() -> int:
-    """Bytes this process has caused to be written to disk; 0 where that is unknown."""
+    """Bytes that this process has written; 0 where that is unknown. (Linux also counts what it made dirty in the page cache, but
+    by the size of its folios: a page of 4 KB beside a value of a megabyte counts as a megabyte there.)"""
     if not _IO.exists():
         return 0
     lines = dict(line.split(": ") for line in _IO.read_text(encoding="ascii").splitlines())
-    return int(lines["write_bytes"])
+    return int(lines["wchar"])

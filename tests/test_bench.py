@@ -93,3 +93,45 @@ async def test_a_page_and_an_opening_read_as_much_among_many_as_among_few(case: 
         for look in read:
             await case.measure(agents, partial(counted, look), tmp_path / f"{look}-{agents}")
     assert read == {"page": {0}, "opened": {1}}
+
+
+@pytest.mark.parametrize("case", ["mail"], indirect=True)
+async def test_every_letter_is_in_the_inbox_that_it_was_for(case: Any, tmp_path: Path) -> None:
+    sample = await case.measure(3, 5, tmp_path)  # it counts the letters
+    assert sample.file_bytes > 0
+
+
+@pytest.mark.parametrize("case", ["restart"], indirect=True)
+async def test_turns_that_a_kill_cut_are_all_taken_up_and_end_with_their_whole_answer(case: Any, tmp_path: Path) -> None:
+    case.killed(tmp_path, 5)
+    assert (await case.measure(tmp_path, 5)).p99_ms > 0  # it looks at every answer
+
+
+@pytest.mark.parametrize("case", ["curves"], indirect=True)
+async def test_the_curves_say_what_grew_and_what_it_cost(case: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case, "PIECE", 3)
+    growing = await case.growing(2, tmp_path / "growing")
+    many = await case.many((1, 2, 3), 6, tmp_path / "many")
+    assert [x for x, _ in growing.points] == [101, 200], "33 records a turn, and 2 at the beginning"
+    assert [x for x, _ in many.points] == [1, 2, 3] and all(cost > 0 for _, cost in many.points)
+
+
+@pytest.mark.parametrize("case", ["spawning"], indirect=True)
+async def test_forks_and_new_agents_are_clocked_one_by_one(case: Any, tmp_path: Path) -> None:
+    spawned = await case.measure_spawn(3, 2, tmp_path / "spawn")
+    forked = await case.measure_fork(3, 3, tmp_path / "fork")
+    assert spawned.p50_ms > 0 and forked.file_bytes < 10_000, "a fork copies nothing"
+
+
+def test_a_run_is_compared_with_one_that_was_kept(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    assert bench("spawn x200", "--repeat", "1", "--wait", "0", "--out", str(kept)).returncode == 0
+    figures = json.loads(kept.read_text(encoding="utf-8"))
+    figures["figures"][0]["samples"][0]["file_bytes"] = 1
+    figures["figures"][0]["samples"] *= 2
+    kept.write_text(json.dumps(figures), encoding="utf-8")
+    command = ("spawn x200", "--repeat", "2", "--wait", "0", "--compare", str(kept))
+    for fail, code in (((), 0), (("--fail",), 1)):
+        done = bench(*command, *fail)
+        assert done.returncode == code, done.stderr
+        assert "spawn x200: file_bytes 1.00 ->" in done.stdout and "worse" in done.stdout

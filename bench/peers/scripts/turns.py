@@ -76,4 +76,4 @@ def _written() -> int:
     path = Path("/proc/self/io")
     if not path.exists():
         return 0
-    return int(dict(line.split(": ") for line in path.read_text().splitlines())["write_bytes"])
+    return int(dict(line.split(": ") for line in path.read_text().splitlines())["wchar"])
