@@ -39,13 +39,24 @@ export async function attempt(work, done = null) {
 /** Open a dialog; `draw(close)` gives its content. It closes by Escape, by its button, or by `close`. */
 export function dialog(title, draw, { name = "dialog.box" } = {}) {
   const element = h(name, { "aria-label": title });
-  const close = () => element.close();
+  const before = document.activeElement;
+  // The focus goes back at once, and not when the browser comes to it: the next key is meant for the page.
+  const close = () => {
+    element.close();
+    if (element.contains(document.activeElement)) document.activeElement.blur();
+    if (before?.isConnected) before.focus();
+  };
   const body = h("div.dialog-body");
   element.append(
     h("header", {}, h("h2", {}, title), h("button.quiet", { type: "button", "aria-label": "Close", onclick: close }, "×")),
     body,
   );
   element.addEventListener("close", () => element.remove());
+  element.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault();
+    close();
+  });
   element.addEventListener("click", (event) => event.target === element && close());
   document.body.append(element);
   fill(body, draw(close, body));

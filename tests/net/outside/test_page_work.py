@@ -269,6 +269,7 @@ def test_the_end_is_followed_until_a_row_is_chosen(stage: Stage, page: Page) -> 
     page.locator("#timeline .row.turn", has_text="place 19").wait_for()
     stage.ask("desk/1", "look up one more")
     page.locator("#timeline .row.turn", has_text="one more").wait_for()
+    page.get_by_role("region", name="Now").wait_for(state="hidden")  # it makes room for the timeline as it goes
     page.locator("#timeline .row.attempt", has_text="Done. one more").click()
     top = page.locator("#timeline").evaluate("list => list.scrollTop")
     seen = page.locator("#timeline .row.attempt[aria-selected=true]").bounding_box()
