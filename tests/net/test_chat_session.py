@@ -52,7 +52,8 @@ async def talking(
 ) -> AsyncGenerator[tuple[Person, Any, trio.Event]]:
     """A session with a scripted agent, the person in front of it, and whether it was left."""
     near, far = pty.openpty()
-    agent = Agent("a", model=ScriptedModel(list(replies)), **({"plugins": [Commands()]} | options))
+    given: dict[str, Any] = {"plugins": [Commands()], **options}
+    agent: Agent[Any, Any] = Agent("a", model=ScriptedModel(list(replies)), **given)
     left = trio.Event()
     with os.fdopen(far, "r", closefd=False) as stdin, os.fdopen(far, "w") as stdout:
         monkeypatch.setattr("sys.stdin", stdin)
