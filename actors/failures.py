@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
+import trio
+
 from ..storage.errors import CallboardError, ModelError
 from ..storage.messages import Failure
 from .texts import well_formed
@@ -35,6 +37,13 @@ def flatten(error: BaseException) -> Failure:
     if isinstance(code, str):
         return Failure(well_formed(code), _sentence(_text(error)))
     return Failure(UNKNOWN, _sentence(causes(error)))
+
+
+def split_cancelled(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """What of an error is cancellation, and what is not: a nursery in other people's code may raise both at once."""
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).split(trio.Cancelled)
+    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)
 
 
 def _of_model(error: ModelError) -> Failure:

@@ -69,17 +69,21 @@ class Lane:
     # -- the task
 
     async def run(self) -> None:
-        """Take replies out until cancelled."""
+        """Take replies out until cancelled. A channel that cancels the tasks around it, too, has not ended this one."""
         try:
-            async with trio.open_nursery() as nursery:
-                while True:
-                    self._take_out(nursery)
-                    due = self.queue.next_at if self.ready and self.active < self.channel.at_once else None
-                    with trio.move_on_at(float("inf") if due is None else due):
-                        await self._changed.park()
+            while True:
+                async with trio.open_nursery() as nursery:
+                    await self._keep_taking_out(nursery)
         finally:
             self._over = True
             self._settled.unpark_all()
+
+    async def _keep_taking_out(self, nursery: trio.Nursery) -> None:
+        while True:
+            self._take_out(nursery)
+            due = self.queue.next_at if self.ready and self.active < self.channel.at_once else None
+            with trio.move_on_at(float("inf") if due is None else due):
+                await self._changed.park()
 
     def _take_out(self, nursery: trio.Nursery) -> None:
         while self.ready and self.active < self.channel.at_once:
@@ -130,7 +134,7 @@ class Lane:
         return max(pause, min(failure.retry_after_s or 0.0, longest))
 
     async def _try(self, item: Pending) -> Failure | None:
-        """Send it once; what kept the channel from taking it, or None."""
+        """Send it once; what kept the channel from taking it, or None. A try that is cancelled did not count."""
         try:
             entry = await delivery_of(self._runtime, item)
             with trio.move_on_after(self.channel.timeout_s) as scope:
@@ -143,6 +147,9 @@ class Lane:
         except Exception as error:  # the channel is other people's code: whatever it raises, this reply was not taken
             _log.info("channel %r did not take %s of %r: %r", self.channel.name, item.delivery, item.agent, error)
             return failure_of(error)
+        except BaseException:
+            self.queue.retry(item, trio.current_time() + self.channel.first_s)
+            raise
         return Failure("TIMEOUT", f"the channel took longer than {self.channel.timeout_s:g} s (timeout_s)")
 
     async def _close(self, item: Pending, record: OutboxSent | OutboxFailed) -> None:

@@ -8,12 +8,15 @@ the same look finds it. A reply for a channel that this system does not have sta
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import trio
 
+from ..failures import split_cancelled
 from ..initiator import start_fresh
+from ..tools.bodies import innermost
 from .channel import Channel, as_channel
 from .delivery import Lane
 from .inbound import ChannelInbound
@@ -82,7 +85,7 @@ class Switchboard:
         if may_show(actor) and at.request.seq <= actor.log.committed:
             self._previews.add(actor.id)
             preview = Preview(actor, lane, self._shown.setdefault(actor.id, set()))
-            start_fresh(self._nursery, self._preview, actor.id, preview, initiator=actor.id)
+            start_fresh(self._nursery, self._guarded, partial(self._preview, actor.id, preview), initiator=actor.id)
 
     async def _preview(self, agent: str, preview: Preview) -> None:
         try:
@@ -109,8 +112,25 @@ class Switchboard:
         """Start delivering, and the channels."""
         self._nursery = nursery
         for name, lane in self._lanes.items():
-            start_fresh(nursery, lane.run, initiator=None, name=f"deliveries of channel {name}")
-            start_fresh(nursery, self._receive, lane, self._inbound[name], initiator=None, name=f"channel {name}")
+            start_fresh(nursery, self._guarded, lane.run, initiator=None, name=f"deliveries of channel {name}")
+            receive = partial(self._receive, lane, self._inbound[name])
+            start_fresh(nursery, self._guarded, receive, initiator=None, name=f"channel {name}")
+
+    async def _guarded(self, task: Callable[[], Awaitable[None]]) -> None:
+        """What is no `Exception` (SystemExit and the like) closes the system and leaves it as it was raised, as out of a tool.
+        What a channel throws while it is cancelled is logged."""
+        try:
+            await task()
+        except BaseException as error:
+            cancelled, rest = split_cancelled(error)
+            if rest is not None and not isinstance(rest, Exception):
+                self._runtime.crash(innermost(rest))
+            elif rest is not None and cancelled is not None:
+                _log.error("a channel failed as it was cancelled", exc_info=rest)
+            elif rest is not None:
+                raise
+            if cancelled is not None:
+                raise cancelled from None
 
     async def _receive(self, lane: Lane, inbound: ChannelInbound) -> None:
         """Run a channel, again and again."""

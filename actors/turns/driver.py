@@ -8,12 +8,12 @@ system was cancelled from outside, which is a shutdown without grace and must be
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import trio
 
 from ...storage.errors import CommitFailed, StoreError
-from ..failures import described
+from ..failures import described, split_cancelled
 from ..handoff import take_over
 from ..waiting import in_turn
 from .closing import close_turn
@@ -63,7 +63,7 @@ async def _run_turn(actor: Actor) -> None:
             with turn.scope:
                 await turn.walk()
         except BaseException as error:  # the one place that writes the end of a turn
-            outside, turn.error = _split(error)
+            outside, turn.error = split_cancelled(error)
             if outside is not None:  # not ours: the scope around the whole system
                 turn.suspend_now()
         if actor.log.failed is not None:
@@ -84,10 +84,3 @@ def _turn_is_over(actor: Actor) -> None:
             call()
         except Exception:  # a plugin's own affair: the turn is over
             actor.runtime.log_throw(actor.id, "at_turn_end")
-
-
-def _split(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
-    """What of an error is cancellation, and what is not: a nursery in a plugin may raise both at once."""
-    if isinstance(error, BaseExceptionGroup):
-        return cast("BaseExceptionGroup[BaseException]", error).split(trio.Cancelled)
-    return (error, None) if isinstance(error, trio.Cancelled) else (None, error)
