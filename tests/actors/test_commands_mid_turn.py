@@ -70,6 +70,14 @@ async def test_c162_status_during_a_turn_is_answered_at_once() -> None:
     assert (await order(store)).endswith("cmd cmdres TC1(and) A{cut} SE TE1{aborted user}")
 
 
+async def test_c157_a_control_command_with_arguments_it_does_not_take_is_told_so_at_once() -> None:
+    store = MemoryStore()
+    async with opened(hanging(), store) as (_, ref):
+        assert (await ref.ask("/status now", route=ROUTE)).text == "/status takes no arguments."
+        assert (await ref.ask("/new now")).text == "/new takes no arguments."
+    assert await order(store) == "cmd cmdres out put[t](/new now) TS1 claim(/new now) cmd cmdres TE1{completed}"
+
+
 async def test_c162_status_while_all_model_slots_are_taken() -> None:
     agent = make(scripted(Reply.hang("so"), "two"), plugins=[Commands()])
     async with opened(agent, model_slots=1) as (system, ref):
