@@ -39,6 +39,7 @@ async def test_one_connection_after_another_answer(autojump_clock: object) -> No
             reply = await line.ask("POST", "/v1/chat/completions", body, content_type="application/json")
             assert reply.status == 200
             assert word.encode() in reply.body or b'{"content":"t"}' in reply.body
+        await wait_all_tasks_blocked()
         assert not web.server.site.waiting
 
 
