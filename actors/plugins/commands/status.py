@@ -9,7 +9,9 @@ from ...values import AgentInfo, Wait
 
 def status_text(info: AgentInfo, *, model: str | None, now: datetime) -> str:
     """What a person wants to know of an agent, a line each; what is not so has no line."""
-    lines = [f"{info.definition}: {_doing(info)}", *(f"  waits for {_wait(wait, now)}" for wait in info.waits)]
+    lines = [f"{info.definition}: {_doing(info)}"]
+    # Not for the disk: whoever reads this has an answer that is on it.
+    lines.extend(f"  waits for {_wait(wait, now)}" for wait in info.waits if wait.kind != "commit")
     lines.append(f"Inbox: {info.pending - info.parked} waiting, {info.parked} parked")
     lines.append(f"Model: {model or 'none'}")
     if info.context_tokens is not None:
