@@ -107,13 +107,14 @@ def raw_mode() -> Generator[None]:
     raw[0] &= ~(termios.ICRNL | termios.IXON | termios.INLCR | termios.ISTRIP)
     raw[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN)
     raw[6][termios.VMIN], raw[6][termios.VTIME] = 1, 0
-    termios.tcsetattr(fd, termios.TCSADRAIN, raw)
+    # At once, not when all output is through: a terminal that is held (Ctrl-S) or that nobody reads would hold up the whole loop.
+    termios.tcsetattr(fd, termios.TCSANOW, raw)
     try:
         print(PASTE_ON, end="", flush=True)
         yield
     finally:
         print(PASTE_OFF, end="", flush=True)
-        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        termios.tcsetattr(fd, termios.TCSANOW, before)
 
 
 def is_terminal() -> bool:
