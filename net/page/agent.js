@@ -1,15 +1,15 @@
 // The pane of one agent: who it is and what it waits for, its views, what happens now, and the box to write in.
 
-import { Composer, resume, stop } from "./actions.js";
+import { Composer } from "./actions.js";
 import { attempt, words } from "./dialog.js";
 import { atFrame, fill, h } from "./dom.js";
 import { Feed } from "./feed.js";
+import { Heading } from "./heading.js";
 import { NowPanel } from "./now.js";
 import { inbox, into, outbox, RecordsList, reminders } from "./panels.js";
-import { sum } from "./fold.js";
-import { agentLink, ident } from "./texts.js";
+import { ident } from "./texts.js";
 import { TimelineView } from "./timeline.js";
-import { counted, full, plain, short, spent, total, waits } from "./words.js";
+import { counted, full } from "./words.js";
 
 const VIEWS = ["Timeline", "Inbox", "Outbox", "Reminders", "Records"];
 const INFO_MS = 400;
@@ -24,7 +24,7 @@ export class AgentPane {
     this.records = new RecordsList({ chosen: (record, how) => page.chosenRecord(record, how) });
     this.now = new NowPanel(page);
     this.composer = new Composer(page);
-    this.head = h("header.agent-head");
+    this.heading = new Heading(page);
     this.tabs = h(
       "div.tabs",
       { role: "tablist", "aria-label": "Views", onkeydown: (event) => this.turn(event) },
@@ -66,7 +66,7 @@ export class AgentPane {
     this.records.at = null;
     this.now.show(this.feed);
     this.composer.show(id);
-    fill(this.element, this.head, this.tabs, this.note, this.body, this.now.element, this.composer.element);
+    fill(this.element, this.heading.element, this.tabs, this.note, this.body, this.now.element, this.composer.element);
     this.pick(this.view);
     this.feed.open();
     this.refresh();
@@ -237,86 +237,8 @@ export class AgentPane {
   }
 
   drawHead() {
-    const { info, feed, page } = this,
-      { timeline } = feed,
-      may = page.may("send");
-    this.badge(1, info?.pending ?? 0);
-    this.badge(2, timeline.unsent);
-    const status = info?.status ?? (timeline.open ? "running" : "idle");
-    const usage = sum(info?.usage ?? timeline.usage, timeline.open ? timeline.turn.tokens : null);
-    const withChildren = feed.timeline.family > 0;
-    const stamp = JSON.stringify([
-      withChildren,
-      info,
-      status,
-      may,
-      this.id,
-      total(usage),
-      timeline.turns.size,
-      feed.error?.message,
-    ]);
-    if (stamp === this.headed) return;
-    this.headed = stamp;
-    const waiting = (info?.waits ?? []).filter((wait) => status === "running" || wait.kind !== "commit");
-    const labels = Object.entries(info?.labels ?? {});
-    const kin = feed.timeline.identity?.source;
-    fill(
-      this.head,
-      h("button.quiet.back", { type: "button", onclick: () => page.back() }, "‹ Agents"),
-      h(
-        "div.title",
-        {},
-        h(
-          "h2",
-          { tabIndex: -1 },
-          h("span.dot", {
-            class: status === "running" && waiting.some((wait) => wait.kind === "approval") ? "waiting" : status,
-            role: "img",
-            "aria-label": status,
-          }),
-          ident(this.id),
-        ),
-      ),
-      h(
-        "div.buttons",
-        {},
-        h(
-          "button",
-          {
-            type: "button",
-            disabled: !may || status !== "running",
-            onclick: () => stop(page, this.id),
-            "aria-keyshortcuts": "x",
-          },
-          "Stop",
-        ),
-        kin && timeline.open && status === "running" && !info?.waits?.length
-          ? h("button", { type: "button", disabled: !may, onclick: () => resume(page, this.id) }, "Take up")
-          : null,
-        h("button", { type: "button", disabled: !may, onclick: () => page.fork(), "aria-keyshortcuts": "f" }, "Fork"),
-      ),
-      h(
-        "p.sub",
-        {},
-        [
-          info?.definition && plain(info.definition),
-          info?.turn ? `turn ${info.turn}` : "no turn yet",
-          h("span", { title: spent(usage) }, `${short(total(usage))} tokens${withChildren ? " with its children" : ""}`),
-          info?.pending ? counted(info.pending, "message waits", "messages wait") : null,
-          info?.parent ? ["child of ", agentLink(info.parent)] : null,
-          kin ? ["fork of ", agentLink(kin)] : null,
-        ]
-          .filter(Boolean)
-          .map((part, n) => [n ? " · " : "", part]),
-        labels.map(([name, value]) => [" ", h("span.label-tag", {}, plain(`${name}=${value}`))]),
-      ),
-      waiting.length
-        ? h(
-            "p.waits",
-            {},
-            waiting.map((wait) => h("span", { class: wait.kind === "approval" ? "asked" : "" }, plain(waits(wait, Date.now())))),
-          )
-        : null,
-    );
+    this.badge(1, this.info?.pending ?? 0);
+    this.badge(2, this.feed.timeline.unsent);
+    this.heading.draw(this.id, this.info, this.feed);
   }
 }

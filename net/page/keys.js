@@ -67,7 +67,7 @@ export class Keys {
       O: () => agent.timeline.all(false),
       r: () => page.request(),
       m: () => agent.id !== null && agent.composer.text.focus(),
-      x: () => agent.id !== null && agent.head.querySelector("button[aria-keyshortcuts=x]:not([disabled])")?.click(),
+      x: () => agent.id !== null && agent.heading.element.querySelector("button[aria-keyshortcuts=x]:not([disabled])")?.click(),
       f: () => agent.id !== null && page.fork(),
       a: () => page.questions.show(),
       c: () => page.turnTheme(),
