@@ -68,5 +68,5 @@ def command_events(message: Message, answer: Answer, text: str) -> list[Event]:
 def _reply(actor: Actor, put: InboxPut, text: str) -> list[OutboxPut]:
     if put.route is None:
         return []
-    delivery = command_delivery_id(actor.id, put.message.id)
+    delivery = command_delivery_id(actor.id, put.message.id, actor.runtime.now_ms())
     return [OutboxPut(delivery=delivery, route=put.route, content=(TextBlock(well_formed(text)),), turn=0)]

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
+from ..mailbox.addresses import reply_delivery_id
 from ..storage.errors import ModelError, UsageError
 from ..storage.events import Event, InboxPut, Note, OutboxPut, Route
 from ..storage.folds.handoffs import HANDOFF
+from ..storage.folds.outbox import COUNTED
 from ..storage.messages import Message, ModelSource, Request, Settings
 from .answers import Position, Replace, Why
 from .content import Content, mint_id, to_message, to_route
@@ -265,8 +267,9 @@ class CallPort:
         goal = to_route(route) or actor.route
         if goal is None:
             raise UsageError("this turn has no route to reply to; pass route={'channel': ..., 'chat': ...}", agent=actor.id)
-        if delivery not in actor.position.deliveries:  # a body that runs again after a crash has answered already
-            at = actor.position
+        at = actor.position
+        delivery = reply_delivery_id(delivery, at.started)
+        if delivery not in at.deliveries:  # a body that runs again after a crash has answered already
             message, blobs = accepted(to_message(content, id=delivery), actor.agent.limits, agent=actor.id)
             latency_ms = max(0, actor.runtime.now_ms() - at.started)
             put: Event = OutboxPut(
@@ -302,6 +305,8 @@ def tool_context(slot: Slot) -> ToolContext[Any]:
 
 
 def _note(kind: str, data: Any) -> Note:
+    if kind == COUNTED:
+        raise UsageError(f"a note of kind {COUNTED!r} is the runtime's own count of tries; give it another kind")
     if kind == HANDOFF:
         raise UsageError(f"a note of kind {HANDOFF!r} hands the agent over, and only handoff(...) does; give it another kind")
     return Note(kind=kind, data=_plain(data))

@@ -61,9 +61,15 @@ def effect_id(key: str, number: int) -> str:
     return f"{key}#{number}"
 
 
-def delivery_id(agent: str, turn: int, number: int) -> str:
-    """The id under which a channel sees the `number`th reply of a turn, however often it is tried."""
-    return _digest("delivery", agent, turn, number)
+def delivery_id(agent: str, turn: int, started: int, number: int) -> str:
+    """The id under which a channel sees the `number`th reply of a turn, however often it is tried. `started`, the time of the
+    turn's `turn/start` in Unix ms, tells it from the same turn of an agent that was deleted and made again under its id."""
+    return _digest("delivery", agent, turn, started, number)
+
+
+def reply_delivery_id(effect: str, started: int) -> str:
+    """The same for a reply that a tool of that turn gives itself; `effect` is the `effect_id` made for it."""
+    return "reply#" + _digest("reply", effect, started)
 
 
 def command_key(agent: str, message_id: str) -> str:
@@ -71,9 +77,9 @@ def command_key(agent: str, message_id: str) -> str:
     return _digest("command", agent, message_id)
 
 
-def command_delivery_id(agent: str, message_id: str) -> str:
-    """The id under which a channel sees the answer of a control command, which belongs to no turn."""
-    return _digest("answer", agent, message_id)
+def command_delivery_id(agent: str, message_id: str, time: int) -> str:
+    """The id under which a channel sees the answer of a control command, which belongs to no turn; `time`: when, Unix ms."""
+    return _digest("answer", agent, message_id, time)
 
 
 def _bounded(whole: str) -> str:

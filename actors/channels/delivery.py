@@ -5,7 +5,8 @@ in its agent's log closes it. That record is on disk before the next reply of th
 place at most, under the id it had. Nothing is sent before its `outbox/put` is on disk. An agent is opened for the record alone.
 
 Guards against: a channel that hangs (a deadline), fails (pauses that double), throws anything (contained here), refuses one reply
-for ever (closed as failed, and the next goes), or is not there yet (nothing is sent, and no try used up, until it is ready).
+for ever (closed as failed, and the next goes), takes the process with it (`suspects.py`), or is not there yet (nothing is sent,
+and no try used up, until it is ready).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..failures import flatten, said
 from ..initiator import start_fresh
 from ..values import Delivery
 from .lanes import LaneQueue, Pending
+from .suspects import KILLS, Suspects
 
 if TYPE_CHECKING:
     from ..runtime import Runtime
@@ -35,8 +37,8 @@ _log = logging.getLogger("callboard.channels")
 class Lane:
     """The replies of one channel, and the task that sees to them."""
 
-    def __init__(self, runtime: Runtime, channel: Channel) -> None:
-        self._runtime, self.channel = runtime, channel
+    def __init__(self, runtime: Runtime, channel: Channel, suspects: Suspects) -> None:
+        self._runtime, self.channel, self._suspects = runtime, channel, suspects
         self.queue = LaneQueue()
         self.ready = False
         """Whether the channel can take anything."""
@@ -113,7 +115,7 @@ class Lane:
         if item.agent in registry.deleted or item.agent in registry.deleting:
             self.queue.done(item)
             return
-        failure = None if item.taken else await self._try(item)
+        failure = None if item.taken else await self._once(item)
         # A channel that took it has taken it: from here to the record, no cancellation comes between.
         if failure is None:
             item.taken = True
@@ -121,7 +123,7 @@ class Lane:
             return
         self.last_failure = failure
         item.tries += 1
-        if item.tries >= self.channel.tries or failure.code == DeliveryFailed.FINAL:
+        if item.tries >= self.channel.tries or failure.code in (DeliveryFailed.FINAL, KILLS):
             _log.warning("channel %r: %s of %r is given up: %s", self.channel.name, item.delivery, item.agent, failure.message)
             await self._close(item, OutboxFailed(delivery=item.delivery, failure=failure))
             return
@@ -133,8 +135,16 @@ class Lane:
         pause = min(self.channel.first_s * 2.0 ** min(tries - 1, 40), longest)
         return max(pause, min(failure.retry_after_s or 0.0, longest))
 
+    async def _once(self, item: Pending) -> Failure | None:
+        """One try, counted if another process has left the reply. A try that is cancelled did not count, and is made again."""
+        try:
+            return await (self._suspects.send(item, self._try) if item.left else self._try(item))
+        except BaseException:
+            self.queue.retry(item, trio.current_time() + self.channel.first_s)
+            raise
+
     async def _try(self, item: Pending) -> Failure | None:
-        """Send it once; what kept the channel from taking it, or None. A try that is cancelled did not count."""
+        """Send it once; what kept the channel from taking it, or None."""
         try:
             entry = await delivery_of(self._runtime, item)
             with trio.move_on_after(self.channel.timeout_s) as scope:
@@ -147,9 +157,6 @@ class Lane:
         except Exception as error:  # the channel is other people's code: whatever it raises, this reply was not taken
             _log.info("channel %r did not take %s of %r: %r", self.channel.name, item.delivery, item.agent, error)
             return failure_of(error)
-        except BaseException:
-            self.queue.retry(item, trio.current_time() + self.channel.first_s)
-            raise
         return Failure("TIMEOUT", f"the channel took longer than {self.channel.timeout_s:g} s (timeout_s)")
 
     async def _close(self, item: Pending, record: OutboxSent | OutboxFailed) -> None:

@@ -28,6 +28,8 @@ class Pending(Struct):
     seq: int
     time: int
     put: OutboxPut
+    left: bool = False
+    """Whether another process left it unsent."""
     tries: int = 0
     taken: bool = False
     """Whether the channel has taken it, and only the record of that is missing."""

@@ -22,6 +22,7 @@ from .delivery import Lane
 from .inbound import ChannelInbound
 from .lanes import Pending
 from .preview import Preview, may_show
+from .suspects import Suspects
 
 if TYPE_CHECKING:
     from ..actor import Actor
@@ -38,7 +39,8 @@ class Switchboard:
     def __init__(self, runtime: Runtime, channels: Mapping[str, Any] | None) -> None:
         self._runtime = runtime
         self.channels = {name: as_channel(name, given) for name, given in (channels or {}).items()}
-        self._lanes = {name: Lane(runtime, channel) for name, channel in self.channels.items()}
+        suspects = Suspects(runtime)
+        self._lanes = {name: Lane(runtime, channel, suspects) for name, channel in self.channels.items()}
         self._inbound = {name: ChannelInbound(runtime, channel, self._lanes[name]) for name, channel in self.channels.items()}
         self._edits = any(channel.edits for channel in self.channels.values())
         self._shown: dict[str, set[str]] = {}
@@ -63,7 +65,8 @@ class Switchboard:
                 if lane is None:
                     self._report_unknown(unsent.entry.route.channel, actor.id)
                 else:
-                    lane.add(Pending(actor.id, unsent.seq, unsent.time, unsent.entry))
+                    left = unsent.seq <= actor.opened_at
+                    lane.add(Pending(actor.id, unsent.seq, unsent.time, unsent.entry, left))
         if self._edits:
             self._show(actor)
 

@@ -92,7 +92,8 @@ def _goal(turn: Turn) -> Route | None:
 def next_delivery(actor: Actor) -> str:
     """The id that the turn's next answer will have. Replies of tools are numbered apart, under the effect key of their call, so
     that one which comes while an answer streams does not make it another."""
-    return delivery_id(actor.id, actor.position.turn, _said(actor.position) + 1)
+    at = actor.position
+    return delivery_id(actor.id, at.turn, at.started, _said(at) + 1)
 
 
 def _said(at: Position) -> int:
@@ -118,7 +119,7 @@ def _was_shown(turn: Turn) -> bool:
 def _outbox_put(turn: Turn, route: Route, text: str, number: int, *, streamed: bool = False) -> OutboxPut:
     at = turn.position
     return OutboxPut(
-        delivery=delivery_id(turn.actor.id, turn.number, _said(at) + number),
+        delivery=delivery_id(turn.actor.id, turn.number, at.started, _said(at) + number),
         route=route,
         content=(TextBlock(well_formed(text)),),
         turn=turn.number,

@@ -1,21 +1,25 @@
 """Replies that a channel has not taken yet, in their order.
 
 An entry is closed by `outbox/sent` or `outbox/failed` and by nothing else; what is open after a restart is tried again under
-the same delivery id. The newest that failed for good are remembered, so that a person and the next turn can see them.
+the same delivery id. The newest that failed for good are remembered, so that a person and the next turn can see them. Of an
+unsent one it is known how many processes may have ended while it was sent: a runtime counts that in notes of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, cast
 
+import msgspec
 from msgspec import Struct
 
-from ..events import Event, LogForked, OutboxFailed, OutboxPut, OutboxSent
+from ..events import Event, LogForked, Note, OutboxFailed, OutboxPut, OutboxSent
 from ..messages import Failure
 
 KEEP = 16
 """Failed deliveries that are remembered."""
+COUNTED = "callboard/delivery"
+"""The kind of note that counts the processes which may have ended while a reply was sent: `delivery`, and how many, `ends`."""
 
 
 class Unsent(Struct, frozen=True):
@@ -24,6 +28,8 @@ class Unsent(Struct, frozen=True):
     seq: int
     time: int
     entry: OutboxPut
+    ends: int = 0
+    """How many processes may have ended while it was sent."""
 
 
 class Lost(Struct, frozen=True):
@@ -42,10 +48,15 @@ class OutboxState(Struct, frozen=True, omit_defaults=True):
     lost: tuple[Lost, ...] = ()
 
 
+def counted(delivery: str, ends: int) -> Note:
+    """The note that so many processes may have ended while the reply was sent."""
+    return Note(kind=COUNTED, data={"delivery": delivery, "ends": ends})
+
+
 class Outbox:
     """Unsent replies by delivery id."""
 
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (OutboxPut, OutboxSent, OutboxFailed, LogForked)
+    EVENTS: ClassVar[tuple[type[Event], ...]] = (OutboxPut, OutboxSent, OutboxFailed, LogForked, Note)
 
     __slots__ = ("_unsent", "lost")
 
@@ -63,6 +74,11 @@ class Outbox:
 
     def __contains__(self, delivery: str) -> bool:
         return delivery in self._unsent
+
+    def ends(self, delivery: str) -> int:
+        """How many processes may have ended while the reply was sent; 0 if it is not unsent."""
+        unsent = self._unsent.get(delivery)
+        return 0 if unsent is None else unsent.ends
 
     def behind(self, seq: int) -> list[Unsent]:
         """What is to be delivered and was put behind `seq`, oldest first; costs what it gives."""
@@ -82,8 +98,18 @@ class Outbox:
             self._unsent.pop(event.delivery, None)
         elif isinstance(event, OutboxFailed):
             self._fail(seq, time, event)
+        elif isinstance(event, Note):
+            self._count(event)
         elif isinstance(event, LogForked):
             self.fork()
+
+    def _count(self, event: Note) -> None:
+        data: Any = event.data
+        if event.kind != COUNTED or not isinstance(data, Mapping):
+            return
+        delivery, ends = (cast("Mapping[str, Any]", data).get(name) for name in ("delivery", "ends"))
+        if isinstance(delivery, str) and isinstance(ends, int) and delivery in self._unsent:
+            self._unsent[delivery] = msgspec.structs.replace(self._unsent[delivery], ends=ends)
 
     def _fail(self, seq: int, time: int, event: OutboxFailed) -> None:
         unsent = self._unsent.pop(event.delivery, None)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import trio
 from helpers import check, events, make, notation, opened, order, records, say, scripted
 from test_delivery import Flaky, route
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import Channel, System
+from callboard.actors import Answer, Channel, Plugin, System, ToolContext, tool
 from callboard.actors.channels import MemoryChannel
+from callboard.actors.seams import Next, SeamContext
+from callboard.actors.testing import Reply, trio_wall
 from callboard.actors.values import Delivery
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.messages import Message
 
 
 async def test_what_is_unsent_goes_out_after_a_restart_under_the_same_id() -> None:
@@ -99,6 +104,32 @@ async def test_an_agent_that_comes_again_under_the_name_of_one_that_was_deleted_
         await trio.sleep(60)
         assert [text for _, text in channel.asked] == ["one", "two"]
         assert (await order(system.store)).endswith("TE1{completed} out sent")
+
+
+async def test_what_it_says_then_has_ids_that_no_service_has_seen(autojump_clock: MockClock) -> None:
+    class Hurries(Plugin):
+        async def accept(self, ctx: SeamContext, message: Message, next: Next[Message, Any]) -> Any:
+            return Answer("at once") if message.text == "/now" else await next(message)
+
+    @tool
+    async def tells(ctx: ToolContext[Any]) -> str:
+        """Answers the chat itself."""
+        await ctx.reply("from the tool")
+        return "told"
+
+    channel, script = MemoryChannel(), [Reply.tools(("c", "tells", {})), "never said", "two"] * 2
+    agent = make(scripted(*script), tools=[tells], plugins=[Hurries()])
+    async with opened(agent, channels={"irc": channel}, now=trio_wall("2026-12-01T08:00Z")) as (system, ref):
+        for _ in range(2):
+            await say(ref, "1", route=route("a"))
+            await ref.followup("/now", message_id="/now", route=route("a"))
+            await say(ref, "2", route=route("a"))
+            await wait_all_tasks_blocked()
+            await trio.sleep(1)
+            await system.delete("a")
+            ref = await system.spawn(agent, id="a")
+    assert [entry.text for entry in channel.sent] == ["from the tool", "at once", "two"] * 2
+    assert len({entry.delivery for entry in channel.sent}) == 6
 
 
 async def test_a_system_that_is_cancelled_from_outside_waits_for_no_delivery(autojump_clock: MockClock) -> None:

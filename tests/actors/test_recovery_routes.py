@@ -29,6 +29,11 @@ def said(log: list[Record]) -> list[tuple[str, str]]:
     return [(put.delivery, "".join(getattr(block, "text", "") for block in put.content)) for put in puts]
 
 
+def texts(log: list[Record]) -> list[str]:
+    """What the chat is told."""
+    return [text for _, text in said(log)]
+
+
 async def send(ref: AgentRef[Any]) -> None:
     await ref.followup("hi", message_id="hi", route=ROUTE)
 
@@ -41,7 +46,9 @@ async def test_c193_a_tool_that_answered_the_chat_has_answered_it_for_ever() -> 
         model = scripted(*([Reply.tools(("c", "answers", {}))] if end < life.upto("A") else []), "and so on")
         after = await restart(make(model, tools=[answers]), await image(life.records, end))
         if len(after.records) > 1:
-            assert said(after.records) == said(life.records), notation(after.records, end)
+            assert texts(after.records) == texts(life.records), notation(after.records, end)
+            if end >= life.upto("TS1"):  # a turn that was not on disk has sent nothing, and another has other ids
+                assert said(after.records) == said(life.records)
             last = after.records[-1].event
             assert isinstance(last, e.TurnEnd) and last.delivery == "answered"
 

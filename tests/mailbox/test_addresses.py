@@ -62,7 +62,7 @@ def test_c175_an_effect_key_depends_on_agent_turn_step_and_call_alone() -> None:
     parts = [("a", 1, 2, "c"), ("b", 1, 2, "c"), ("a", 2, 2, "c"), ("a", 1, 1, "c"), ("a", 1, 2, "d")]
     keys = {effect_key(*each) for each in parts}
     assert len(keys) == 5
-    assert delivery_id("a", 1, 2) not in keys
+    assert delivery_id("a", 1, 0, 2) not in keys
 
 
 def test_c273_messages_of_a_tool_are_numbered_under_its_key() -> None:

@@ -30,6 +30,7 @@ from callboard.storage.folds import (
 )
 from callboard.storage.folds.children import KEEP, Child
 from callboard.storage.folds.outbox import KEEP as KEEP_LOST
+from callboard.storage.folds.outbox import counted
 
 FORKED = e.LogForked(agent="f", name="n", source="a", at=1)
 ENDED = e.TurnEnd(turn=1, reason=e.Completed())
@@ -99,6 +100,16 @@ def test_c198_unsent_replies_keep_their_order_until_each_is_closed() -> None:
     assert [unsent.entry.delivery for unsent in outbox.unsent()] == ["a", "c"] and len(outbox) == 2
     fold(outbox, [e.OutboxFailed(delivery="a", failure=FAILURE), e.OutboxFailed(delivery="x", failure=FAILURE)])
     assert [unsent.entry.delivery for unsent in outbox.unsent()] == ["c"]
+
+
+def test_processes_that_may_have_ended_in_a_delivery_are_counted_as_long_as_it_is_unsent() -> None:
+    outbox: Outbox = fold(Outbox(), [reply("a"), counted("a", 2), counted("x", 1)])
+    assert (outbox.ends("a"), outbox.ends("x"), len(outbox)) == (2, 0, 1)
+    for data in (None, "a", {"delivery": "a"}, {"delivery": ["a"], "ends": 4}, {"delivery": "a", "ends": "4"}):
+        fold(outbox, [e.Note(kind="callboard/delivery", data=data)])
+    assert Outbox.load(outbox.dump()).ends("a") == 2
+    fold(outbox, [e.Note(kind="mine", data={"delivery": "a", "ends": 5}), e.OutboxSent(delivery="a"), counted("a", 3)])
+    assert outbox.ends("a") == 0 and len(outbox) == 0
 
 
 def test_c195_the_newest_lost_replies_are_remembered() -> None:
