@@ -21,7 +21,7 @@ from .limits import ServiceLimits
 from .stream import Stream
 from .websocket import Closed, Socket
 from .wire import methods as m
-from .wire.closes import FAULT, GOING_AWAY, NO_PROTOCOL, NORMAL, NOT_READING
+from .wire.closes import FAULT, GOING_AWAY, NO_PROTOCOL, NORMAL, NOT_READING, TOO_LONG
 from .wire.frames import Id
 from .wire.server import Call, Malformed, Note, ServerEnd
 
@@ -44,6 +44,11 @@ class Connection:
         self._end = ServerEnd(max_message=limits.message_bytes)
         self._calls: dict[Id, Running] = {}
         self._streams: dict[int, Stream] = {}
+        self._pouring = 0
+        """Tasks of streams: those that are opening, are open, or were closed and have not noticed yet."""
+        self._sent_away = False
+        self._piecemeal = (-1, 0.0)
+        """The message that is coming in pieces, by its number, and since when."""
         self._nursery: trio.Nursery
 
     @property
@@ -102,13 +107,14 @@ class Connection:
 
     def _start(self, call: Call) -> Malformed | None:
         if isinstance(call.params, m.Follow):
-            if len(self._streams) >= self._limits.streams:
-                return self._end.refuse(call.id, f"{len(self._streams)} streams are open on this connection: close one")
+            if self._pouring >= self._limits.streams:
+                return self._end.refuse(call.id, f"{self._pouring} streams are open on this connection: close one")
+            self._pouring += 1
             self._nursery.start_soon(self._run_stream, call)
             return None
         if call.method.scope == "send" and self._leaving():
             # Not an error: the client connects again and sends it again, to whoever serves then.
-            self._nursery.start_soon(self.close, GOING_AWAY, "the service is closing")
+            self._send_away()
             return None
         if call.id in self._calls:
             return self._end.refuse(call.id, f"the id {call.id!r} is in use by a call that has no answer yet")
@@ -117,6 +123,11 @@ class Connection:
         running = self._calls[call.id] = Running()
         self._nursery.start_soon(self._run_call, call, running)
         return None
+
+    def _send_away(self) -> None:
+        if not self._sent_away:
+            self._sent_away = True
+            self._nursery.start_soon(self.close, GOING_AWAY, "the service is closing")
 
     def _notice(self, note: Note) -> None:
         if isinstance(note.params, m.Ack):
@@ -163,6 +174,8 @@ class Connection:
                 await self._keep_stream(params, *opened)
         except Closed:
             pass  # the reader sees it, too
+        finally:
+            self._pouring -= 1
 
     async def _open_stream(self, call: Call, params: m.Follow) -> tuple[Stream, AgentRef[Any]] | None:
         try:
@@ -210,6 +223,9 @@ class Connection:
             if scope.cancelled_caught and self._socket.sending_since is None:
                 await self.close(FAULT, "no answer to a ping")
                 return
+            if self._is_stuck():
+                await self.close(TOO_LONG, "a message took too long to come")
+                return
 
     async def _watch_slowness(self) -> None:
         slow = self._limits.slow_s
@@ -221,6 +237,13 @@ class Connection:
                 await self.close(NOT_READING, "not reading")
                 return
             await trio.sleep(left)
+
+    def _is_stuck(self) -> bool:
+        """Whether one message has been coming in pieces for too long: it might never be whole, and all of it is held."""
+        message, now = self._socket.received, trio.current_time()
+        if not self._socket.in_pieces or message != self._piecemeal[0]:
+            self._piecemeal = message, now
+        return now - self._piecemeal[1] > self._limits.body_s
 
 
 def _told(error: Exception, method: str) -> CallboardError | None:

@@ -25,7 +25,7 @@ class ServiceLimits(Struct, frozen=True, kw_only=True):
     handshake_s: float = 10
     """For the head of a request."""
     body_s: float = 30
-    """For the body of a request."""
+    """For the body of a request; a WebSocket message that is not whole after it is not waited for much longer."""
     idle_s: float = 60
     """How long an HTTP connection may be kept open without a request."""
     ping_every_s: float = 20

@@ -59,6 +59,7 @@ class Server:
         self._feeds: Feeds | None = None
         self._connections: set[Connection] = set()
         self._streams = 0
+        self._lines: set[Line] = set()
         self._login, self.pages = Login(access), Pages()
         self.site = Site(access, limits, self._routes())
         self.host, self.port, self.secure = "", 0, False
@@ -162,8 +163,9 @@ class Server:
         return f"http{self.url.removeprefix('ws')}/"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Connections, streams, what followers share, and requests over HTTP."""
+        """All that is open, WebSocket connections, their streams, what followers share, and requests over HTTP."""
         return {
+            "open": self._streams,
             "connections": len(self._connections),
             "followers": sum(connection.streams for connection in self._connections),
             "feeds": {} if self._feeds is None else self._feeds.statistics(),
@@ -175,7 +177,7 @@ class Server:
 
     async def handle(self, stream: trio.abc.HalfCloseableStream) -> None:
         """Serve one connection, from its first byte to its last. Whatever goes wrong with it stays here."""
-        if self._streams >= self._limits.connections:
+        if self._streams >= self._limits.connections and not self._make_room():
             await self._turn_away(stream)
             return
         self._streams += 1
@@ -186,6 +188,17 @@ class Server:
         finally:
             self._streams -= 1
             await trio.aclose_forcefully(stream)
+
+    def _make_room(self) -> bool:
+        """End the connection that has been waiting longest for a request of somebody known; False if there is none. So those who
+        only hold connections open, for nothing or byte by byte, keep nobody out."""
+        waiting = {line: line.waits_since for line in self._lines if line.waits_since is not None}
+        if not waiting:
+            return False
+        oldest = min(waiting, key=lambda line: waiting[line])
+        self._lines.discard(oldest)
+        oldest.scope.cancel()
+        return True
 
     async def _turn_away(self, stream: trio.abc.HalfCloseableStream) -> None:
         try:
@@ -198,16 +211,26 @@ class Server:
             await trio.aclose_forcefully(stream)
 
     async def _serve(self, stream: trio.abc.HalfCloseableStream) -> None:
-        """The head of the first request says which of the two protocols this is."""
         line = Line(stream, self._limits)
+        self._lines.add(line)
+        try:
+            with line.scope:
+                await self._serve_line(line, stream)
+        finally:
+            self._lines.discard(line)
+
+    async def _serve_line(self, line: Line, stream: trio.abc.Stream) -> None:
+        """The head of the first request says which of the two protocols this is."""
         try:
             request = await line.head()
+            websocket = request is not None and _wants_websocket(request)
         except Refused as refused:
             await self.site.refuse(line, refused)
             return
         except Gone:
             return
-        if request is not None and _wants_websocket(request):
+        if request is not None and websocket:
+            line.waits_since = None
             await self._serve_websocket(Replay(stream, line.seen or b""), request.raw)
         else:
             await self.site.serve(line, request)
@@ -256,7 +279,17 @@ def _works(agent: ActorStatistics) -> bool:
 
 
 def _wants_websocket(request: Request) -> bool:
-    return request.headers.get("upgrade", "").lower() == "websocket"
+    """Whether it is the handshake; one with a body is a request like any other.
+
+    Raises:
+        Refused: 400: the library would stumble over it.
+    """
+    headers = request.headers
+    if headers.get("upgrade", "").lower() != "websocket" or "content-length" in headers or "transfer-encoding" in headers:
+        return False
+    if not all(value.isascii() for name, value in headers.items() if name.startswith("sec-websocket-")):
+        raise Refused(400, "the headers of the handshake have letters that are not ASCII")
+    return True
 
 
 def _report(error: Exception) -> None:

@@ -81,6 +81,8 @@ class Socket:
         self._gone: type[Exception] = library().ConnectionClosed
         self._lock = trio.Lock()
         self._closing: trio.Event | None = None
+        self.received = 0
+        """How many messages have come."""
         self.sending_since: float | None = None
         """Since when the message under way has been waiting for the other side to read; None if none is."""
 
@@ -141,6 +143,11 @@ class Socket:
             plain.shutdown(trio.socket.SHUT_RDWR)
         return True
 
+    @property
+    def in_pieces(self) -> bool:
+        """Whether a part of a message has come that is not whole yet."""
+        return bool(self._connection._message_parts)
+
     async def receive(self) -> str | bytes:
         """The next message.
 
@@ -151,6 +158,7 @@ class Socket:
             message: str | bytes = await self._connection.get_message()
         except self._gone as error:
             raise self._closed() from error
+        self.received += 1
         return message
 
     async def ping(self) -> None:

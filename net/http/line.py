@@ -51,6 +51,10 @@ class Line:
         self._stream, self._limits = stream, limits
         self._connection = self._h11.Connection(self._h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._left = False
+        self.scope = trio.CancelScope()
+        """Ends the connection; where there is no more room, that of one on which nobody is known to be."""
+        self.waits_since: float | None = trio.current_time()
+        """Since when there is nobody: its next request has not come yet, or is one that anybody may make. None: there is."""
         self.seen: bytes | None = b""
         """What has come of the first request, for another protocol to read again; None from the second request on."""
 
@@ -62,6 +66,7 @@ class Line:
         Raises:
             Refused: it is no HTTP, too long, or takes too long.
         """
+        self.waits_since = trio.current_time()
         with trio.move_on_after(self._limits.idle_s if self.seen is None else self._limits.handshake_s) as waiting:
             if not self._connection.trailing_data[0] and not await self._receive():
                 return None
@@ -72,7 +77,19 @@ class Line:
             event = await self._event()
         if scope.cancelled_caught:
             raise Refused(408, f"the head of the request took more than {self._limits.handshake_s:g} seconds")
-        return request_of(event.method, event.target, event.headers.raw_items()) if isinstance(event, self._h11.Request) else None
+        if not isinstance(event, self._h11.Request):
+            return None
+        request = request_of(event.method, event.target, event.headers.raw_items())
+        self._check(request)
+        return request
+
+    def _check(self, request: Request) -> None:
+        """What h11 lets through: a long head that comes at once, and a body of two lengths, of which whatever stands between may
+        believe the other one."""
+        if len(request.target) + sum(len(name) + len(value) + 4 for name, value in request.raw) > self._limits.head_bytes:
+            raise Refused(431, _HINTS[431])
+        if "content-length" in request.headers and "transfer-encoding" in request.headers:
+            raise Refused(400, "the body has a content-length and is chunked; it can be one of the two")
 
     async def body(self, request: Request, most: int) -> Request:
         """The request with its body.

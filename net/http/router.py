@@ -54,6 +54,8 @@ class Route(Struct, frozen=True, kw_only=True):
     statuses: tuple[int, ...] = (200,)
     """What it answers when nothing is wrong with the request."""
     dialect: Dialect = "callboard"
+    most: int | None = None
+    """The most bytes of its body, where that is less than what the service takes."""
     waits: bool = False
     """Whether it waits for an agent: then a client that goes away ends the wait."""
     probe: bool = False
@@ -107,6 +109,9 @@ def decoded(route: Route, request: Request) -> Any:
     """
     if route.body is None:
         return None
+    coding = request.headers.get("content-encoding", "identity")
+    if coding.lower() != "identity":
+        raise Refused(415, f"the body comes as {coding[:100]}; send it as it is")
     if route.body is bytes:
         return request.body
     if request.media_type != JSON:

@@ -37,6 +37,7 @@ def page_routes(login: Login, pages: Pages) -> list[Route]:
             door="public",
             text="Gives a browser a cookie for a token.",
             body=bytes,
+            most=16 * 1024,
             statuses=(303, 401),
         ),
         Route(method="POST", path="/logout", handler=login.leave, door="public", text="Takes the cookie back.", statuses=(303,)),

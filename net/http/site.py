@@ -25,6 +25,8 @@ from .line import Gone, Line
 from .messages import HTML, Request, Response
 from .router import Route, Router, Visit, decoded
 
+NO_BODY = 64 * 1024
+"""The most bytes of a body that nobody reads."""
 _ORIGIN = re.compile(r"[!-~]+")
 _NAMES = re.compile(r"[A-Za-z0-9, -]+")
 """What may be said back to a browser of what it said."""
@@ -113,7 +115,10 @@ class Site:
             return Response(b"", 303, HTML, (("location", "/login"),))
         if self.state != "ready" and not route.probe:
             raise _not_now(self.state)
-        request = await line.body(request, self._limits.body_bytes)
+        if route.door != "public":
+            line.waits_since = None
+        most = NO_BODY if route.body is None else self._limits.body_bytes if route.most is None else route.most
+        request = await line.body(request, min(most, self._limits.body_bytes))
         return Visit(request, grant, path, decoded(route, request))
 
     async def _run(self, line: Line, route: Route, visit: Visit) -> bool:

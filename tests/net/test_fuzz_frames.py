@@ -16,10 +16,9 @@ import pytest
 import trio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rawsocket import frame, upgraded
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from wired import make, said, serving, told
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import AcceptConnection, Request
 
 from callboard.actors.testing.scripted import Reply, ScriptedModel
 from callboard.net.limits import ServiceLimits
@@ -46,20 +45,6 @@ def no_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 # -- what is sent
-
-
-def frame(opcode: int, data: bytes, *, final: bool = True, masked: bool = True, size: int | None = None) -> bytes:
-    """A frame, right or wrong: `size` is what it says of its length, if that is to be a lie."""
-    told_size = len(data) if size is None else size
-    head = bytes([(0x80 if final else 0) | opcode])
-    mask = 0x80 if masked else 0
-    if told_size < 126:
-        head += bytes([mask | told_size])
-    elif told_size < 65_536:
-        head += bytes([mask | 126]) + told_size.to_bytes(2, "big")
-    else:
-        head += bytes([mask | 127]) + told_size.to_bytes(8, "big")
-    return head + (b"\0\0\0\0" if masked else b"") + data
 
 
 @st.composite
@@ -123,16 +108,6 @@ def frames(draw: st.DrawFn) -> bytes:
 
 
 # -- who sends it
-
-
-async def upgraded(near: Any) -> None:
-    """The handshake, and nothing after it."""
-    client = WSConnection(ConnectionType.CLIENT)
-    await near.send_all(client.send(Request(host="localhost", target="/", subprotocols=["callboard.v1"])))
-    while True:
-        client.receive_data(await near.receive_some())
-        if any(isinstance(event, AcceptConnection) for event in client.events()):
-            return
 
 
 @asynccontextmanager

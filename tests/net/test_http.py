@@ -226,14 +226,16 @@ async def test_who_does_not_read_is_let_go(autojump_clock: object) -> None:
 async def test_connections_of_both_protocols_are_counted_together(autojump_clock: object) -> None:
     async with serving(make(scripted()), limits=ServiceLimits(connections=2)) as (_, server, wires), wires.socket() as connection:
         await said(connection)
-        first, second = memory_stream_pair()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.handle, second)
-            await wait_all_tasks_blocked()
-            near, far = memory_stream_pair()
-            await server.handle(far)
-            assert (await near.receive_some()).startswith(b"HTTP/1.1 503 ")
-            await first.aclose()
+            ends = [memory_stream_pair() for _ in range(2)]
+            for (_, far), others in zip(ends, (1, 2), strict=True):
+                assert server.statistics()["open"] == others
+                nursery.start_soon(server.handle, far)
+                await wait_all_tasks_blocked()
+            assert await ends[0][0].receive_some() == b"", "it said nothing, and made room"
+            assert server.statistics()["open"] == 2
+            for near, _ in ends:
+                await near.aclose()
 
 
 @pytest.mark.parametrize(
