@@ -188,3 +188,44 @@ def test_json_is_laid_out_and_its_values_stay_as_they_are_written(stage: Stage, 
 }"""
     )
     assert found[1:] == texts[1:]
+
+
+def test_a_broken_connection_repeats_what_may_be_repeated_and_tells_of_the_rest(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    found: Any = page.evaluate(
+        """async () => {
+            const { Link } = await import("/page/link.js"), sockets = [], states = [], told = [];
+            class Wire {
+                static CONNECTING = 0;
+                constructor() { this.sent = []; this.readyState = 1; sockets.push(this); }
+                send(text) { this.sent.push(JSON.parse(text)); }
+                say(message) { this.onmessage({ data: JSON.stringify(message) }); }
+                greet() { this.say({ method: "hello", params: { version: "1", scopes: ["read"], prefix: "", max_message: 1 } }); }
+            }
+            const real = window.WebSocket;
+            window.WebSocket = Wire;
+            const link = new Link("ws://nowhere/", (state) => states.push(state));
+            link.connect();
+            const read = link.call("info", { agent: "a" }).then((value) => told.push(["info", value]));
+            link.follow({ agent: "a", after: -1, types: [] }, { records: (records, at) => told.push(["records", at.upto]) });
+            sockets[0].greet();
+            const fork = link.call("fork", { agent: "a" }).catch((error) => told.push(["fork", error.kinds[0], error.message]));
+            const stream = sockets[0].sent.find(({ method }) => method === "follow").params.stream;
+            sockets[0].say({ method: "records", params: { stream, upto: 41, head: 50, records: [] } });
+            sockets[0].onclose({});
+            await fork;
+            link.connect();
+            sockets[1].greet();
+            const again = sockets[1].sent.map(({ method, params }) => [method, params.after ?? null]);
+            sockets[1].say({ id: sockets[1].sent.find(({ method }) => method === "info").id, result: 7 });
+            await read;
+            sockets[1].onclose({});
+            clearTimeout(link.timer);
+            window.WebSocket = real;
+            return { acks: sockets[0].sent.filter(({ method }) => method === "ack").length, again, told, states };
+        }"""
+    )
+    assert found["acks"] == 1 and found["states"] == ["open", "lost", "open", "lost"]
+    assert sorted(found["again"]) == [["follow", 41], ["info", None]]
+    assert [told[0] for told in found["told"]] == ["records", "fork", "info"]
+    assert found["told"][1][1] == "Disconnected" and "Look whether it happened" in found["told"][1][2]
