@@ -21,7 +21,7 @@ from ..storage.folds.outbox import COUNTED
 from ..storage.messages import Message, ModelSource, Request, Settings
 from .answers import Position, Replace, Why
 from .content import Content, mint_id, to_message, to_route
-from .models.assembler import Assembler
+from .models.assembler import DECLINED, Assembler
 from .models.media import with_media
 from .models.model import Model
 from .models.streaming import read_stream
@@ -190,6 +190,8 @@ class AgentPort:
         actor.log.append(Note(kind="model-call", data={"provider": provider, "model": name, "usage": usage}))
         if result.failure is not None:
             raise ModelError(result.failure.code, result.failure.message, status=result.failure.status)
+        if result.finish in DECLINED:  # words of a refusal are no answer to what was asked
+            raise ModelError(DECLINED[result.finish], f"{provider}:{name} declined to answer")
         return Message(mint_id(), "assistant", result.content, ModelSource(provider, name))
 
 

@@ -224,7 +224,7 @@ class SeamContext:
         """Ask a model (the agent's own if none is named) beside the dialogue. The call leaves a note and counts as usage.
 
         Raises:
-            ModelError: the call failed; nobody retries it.
+            ModelError: the call failed; nobody retries it. Also if the model declined to answer (`REFUSAL`, `CONTENT_FILTER`).
         """
         options = {"model": model, "system": system, "max_tokens": max_tokens}
         return await self._port.call_model(messages, options)

@@ -13,7 +13,7 @@ raises, and what the reader has seen as a delta is in the blocks. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -42,6 +42,8 @@ from ...storage.messages import (
 
 NO_DISPATCH: frozenset[Finish] = frozenset({"max-tokens", "refusal", "content-filter"})
 """Finishes after which no call is dispatched: the model was stopped, so that even a call that looks whole may not be."""
+DECLINED: Mapping[Finish, str] = {"refusal": "REFUSAL", "content-filter": "CONTENT_FILTER"}
+"""Finishes that decline to answer, with the code of the failure that they are where nobody reads the model's words."""
 
 Kind = Literal["text", "reasoning", "tool-call"]
 

@@ -10,7 +10,7 @@ from helpers import check, events, history, make, opened, order, records, script
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import Agent, Limits, delegate
-from callboard.actors.answers import Answer, Replace
+from callboard.actors.answers import Answer, LimitReached, Replace
 from callboard.actors.plugins import CommandContext, Commands, Redact, command
 from callboard.actors.system import System
 from callboard.actors.testing.scripted import Reply
@@ -300,6 +300,21 @@ async def test_a_control_command_that_throws_is_recorded() -> None:
     async with opened(make(scripted(), plugins=[Commands(bad)]), store) as (_, ref):
         assert (await ref.ask("/bad")).text == "/bad failed: not today"
     assert await order(store) == "cmd cmdres{error}"
+
+
+async def test_a_control_command_at_a_limit_is_answered_where_it_was_asked() -> None:
+    """There is no turn that could end with it, and a person in a chat would hear nothing."""
+
+    @command("/enough", control=True)
+    async def enough(ctx: CommandContext) -> str:
+        """Be at the limit."""
+        raise LimitReached("mine", "enough for today")
+
+    async with opened(make(scripted("ok"), plugins=[Commands(enough)])) as (system, ref):
+        await ref.followup("/enough")
+        (result,) = await events(system.store, e.CommandResult)
+        assert result.text == "/enough failed: enough for today"
+        assert await order(system.store) == "cmd cmdres{error}"
 
 
 async def test_status_in_words() -> None:

@@ -163,13 +163,28 @@ async def test_c202_a_summary_that_fails_leaves_a_note_and_the_turn_goes_on() ->
         for number in range(1, 3):
             await say(ref, f"{number} {TWICE}", message_id=f"m{number}")
         log = await order(system.store)
-        assert "cut(" not in log and log.count("note(compaction-failed)") == 2 and log.count("{completed}") == 2
+        assert "cut(" not in log and log.count("note(compaction-failed)") == 1, "and in that turn nobody asks again"
         await say(ref, "3 x")
+        log = await order(system.store)
+        assert "cut(" not in log and log.count("note(compaction-failed)") == 2 and log.count("{completed}") == 3
+        await say(ref, "4 x")
         assert (await history(ref))[0] == "user Short."
     async with opened(make(talker("ok."), plugins=[Broken()])) as (system, ref):
         await say(ref, "hi")
         assert "TS1 note(compact-failed) claim(hi)" in await order(system.store)
         assert (await ref.outcome("hi")).text == "ok."
+
+
+@pytest.mark.parametrize("reply", [Reply.refusal("I cannot help with that."), Reply.tools(("c", "look", {})), Reply.text(" ")])
+async def test_c202_what_is_no_summary_takes_the_place_of_nothing(reply: Reply) -> None:
+    """A refusal in the place of what was said would be all that the model remembers."""
+    small = ScriptedModel(lambda _: reply, provider="sum", name="small")
+    plugin = Compaction(model=small, at=0.5, keep=0.1)
+    async with opened(make(talker("ok."), plugins=[plugin])) as (system, ref):
+        for number in range(1, 3):
+            await say(ref, f"{number} {TWICE}", message_id=f"m{number}")
+        log = await order(system.store)
+        assert "cut(" not in log and "note(compaction-failed)" in log
 
 
 async def test_c202_when_the_window_is_full_or_overflowed_the_extract_stands_in() -> None:

@@ -99,9 +99,9 @@ class Commands(Plugin):
             answer = await self._run(ctx, routed, message_id)
             if at_once and answer.replacement is not None:
                 raise UsageError(f"{routed.name} rewrites the model's view, so it cannot be a control command: drop control=True")
-        except LimitReached:
-            raise
         except Exception as error:  # of a command: it is answered, and the agent lives on
+            if isinstance(error, LimitReached) and not at_once:
+                raise  # it ends the turn; what acts at once has none, and whoever sent it hears of it
             failure = flatten(error)
             said = error.message if isinstance(error, CallboardError) else failure.message
             answer = Answer(f"{routed.name} failed: {said}", error=failure)

@@ -5,8 +5,9 @@ summary takes the place of the older part: that has to be, and the turn waits fo
 model is begun earlier, beside the turn, and put in place when it is needed; what arrived meanwhile is not in it, and stays.
 
 A summary that is no shorter than its source is not used. After two of them nothing is tried until the history has grown, or each
-step of a busy agent would pay for a summary that helps nobody. A summary that fails changes nothing as long as the view fits;
-when it does not, and when a provider refuses a request as too long, the plain extract stands in, which cannot fail.
+step of a busy agent would pay for a summary that helps nobody. A summary that fails changes nothing as long as the view fits, and
+no other is asked for in that turn, or a summariser that is down would hold up each of its steps. When the view does not fit, and
+when a provider refuses a request as too long, the plain extract stands in, which cannot fail.
 """
 
 from __future__ import annotations
@@ -84,6 +85,8 @@ class Compaction(Plugin):
         self.idle_s = idle_s
         self._at, self._model, self._keep, self._window, self._limit = at, model, keep, window, summary_tokens
         self._drafts: dict[str, Draft] = {}
+        self._failed_in: dict[str, int] = {}
+        """The turn in which the last summary of an agent failed."""
 
     def __repr__(self) -> str:
         by = "an extract" if self._model is None else self._model
@@ -91,7 +94,7 @@ class Compaction(Plugin):
 
     async def on_start(self, system: Any) -> None:
         """Begin with no drafts: those of another system are of its logs."""
-        self._drafts = {}
+        self._drafts, self._failed_in = {}, {}
 
     # -- the seams
 
@@ -102,7 +105,10 @@ class Compaction(Plugin):
             return answer
         window = self._window_of(position)
         share = 0.0 if window is None else _tokens(position) / window
+        must = share >= FULL
         if position.why in ("budget", "step"):
+            if self._failed_now(ctx) and not must:
+                return None
             if window is None or position.fruitless >= TRIES:
                 return None
             limit = self._due_at(position, window)
@@ -111,7 +117,7 @@ class Compaction(Plugin):
             if share < limit:
                 self._begin(ctx, position, window)
                 return None
-        return await self._rewrite(ctx, position, window, must=share >= FULL)
+        return await self._rewrite(ctx, position, window, must=must)
 
     async def request_error(self, ctx: SeamContext, failed: Failed, next: Next[Failed, Resend | None], /) -> Resend | None:
         """The provider says that the request is too long: once in a step it is sent again with a shorter view."""
@@ -179,15 +185,24 @@ class Compaction(Plugin):
         self, ctx: SeamContext, messages: Sequence[Message], tokens: int, window: int | None, *, must: bool
     ) -> str:
         plain = partial(_plain, messages, tokens, self._limit)
-        if self._model is None:
+        if self._model is None or (must and self._failed_now(ctx)):
             return plain()
         try:
             return await self._ask(ctx, messages, window)
         except LimitReached:
             raise
         except Exception as error:  # without a summary the turn goes on as it was, if it can
-            ctx.note(FAILED, {"error": described(error)})
+            self._failed(ctx, error)
             return plain() if must else ""
+
+    def _failed(self, ctx: SeamContext, error: Exception) -> None:
+        ctx.note(FAILED, {"error": described(error)})
+        self._failed_in[ctx.id] = ctx.turn
+        while len(self._failed_in) > DRAFTS:
+            del self._failed_in[next(iter(self._failed_in))]
+
+    def _failed_now(self, ctx: SeamContext) -> bool:
+        return self._failed_in.get(ctx.id) == ctx.turn
 
     async def _ask(self, ctx: SeamContext, messages: Sequence[Message], window: int | None) -> str:
         characters = CHARACTERS if window is None else 2 * window
@@ -223,7 +238,7 @@ class Compaction(Plugin):
             if text_tokens(text) < draft.tokens:
                 draft.text = text
         except Exception as error:  # it will be tried again when it is due
-            ctx.note(FAILED, {"error": described(error)})
+            self._failed(ctx, error)
         except BaseException:  # cancelled: as if it had not been begun
             if self._drafts.get(ctx.id) is draft:
                 del self._drafts[ctx.id]
