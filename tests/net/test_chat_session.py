@@ -184,3 +184,20 @@ async def test_keys_that_edit(monkeypatch: pytest.MonkeyPatch) -> None:
         await person.see(r"> \Z")
         person.type("\x03")
         await person.see(r"Ctrl-C again leaves\.")
+
+
+async def test_what_a_stopped_answer_leaves_waiting_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with talking(monkeypatch, Reply.hang("Well, "), Reply.text("heard")) as (person, ref, _):
+        person.type("tell me\r")
+        await person.see("Well, ")
+        person.type("and more\rand then\r")
+        await person.see("> and then")
+        await wait_all_tasks_blocked()
+        person.type("\x03")
+        await person.see(r"2 messages wait for your next one\.")
+        person.type("/status\r")
+        await person.see(r"0 waiting, 2 parked\n")
+        person.type("/history\r")
+        shown = await person.see(r"(?s)You: tell me\n.*heard\n")
+        assert "\n\n\n" not in shown, "one blank line behind a command"
+        await ref.wait_idle()

@@ -72,13 +72,16 @@ class Session:
             self._show(Piece("note", line))
         for piece in await recent(self._ref, after, HISTORY):
             self._show(piece)
-        parked = (await self._ref.info()).parked
-        if parked:
-            self._note(f"{parked} {'message waits' if parked == 1 else 'messages wait'} for your next one.")
+        await self._say_what_waits()
         if is_open:
             self._note("This is where it was:")
         self._update()
         return after
+
+    async def _say_what_waits(self) -> None:
+        parked = (await self._ref.info()).parked
+        if parked:
+            self._note(f"{parked} {'message waits' if parked == 1 else 'messages wait'} for your next one.")
 
     async def _watch(self, after: int) -> None:
         async for record in self._ref.follow(after, SEEN):
@@ -99,7 +102,7 @@ class Session:
                 self._terminal.flow.fresh()
             if text:
                 self._terminal.show(style, f"{MARKS.get(piece.kind, '')}{text}", fresh=True)
-            if piece.kind in ("end", "command"):
+            if piece.kind == "command" or (piece.kind == "end" and (text or self._last != "command")):
                 self._terminal.show("", "\n")
         self._last = piece.kind
 
@@ -171,6 +174,7 @@ class Session:
 
     async def _stop(self) -> None:
         await self._ref.cancel("user", keep_inbox=True)
+        await self._say_what_waits()
 
     async def _guarded(self, call: Callable[..., Awaitable[None]], *arguments: Any) -> None:
         """What cannot be done is said, and the conversation goes on."""
