@@ -23,8 +23,10 @@ from crashing import batch, folded
 from callboard.actors import content
 from callboard.storage import writer
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.events import LogForked
 from callboard.storage.log import Log
 from callboard.storage.records import Record
+from callboard.storage.store import Fork
 
 Cut = Mapping[str, int]
 """Where each log ended, by agent."""
@@ -97,6 +99,11 @@ async def left_by(logs: Logs, cut: Cut, snapshots: Cut) -> MemoryStore:
     store = MemoryStore()
     for agent, kept in upto(logs, cut).items():
         epoch = await store.own(agent)
+        if forks := [record.event for record in kept if isinstance(record.event, LogForked)]:
+            at = forks[-1].at
+            rest = msgspec.structs.replace(batch(kept, epoch, agent), follows=at, items=[r for r in kept if r.seq > at])
+            await store.commit([[Fork(agent, epoch, forks[-1].source, at), rest]])
+            continue
         before = [record for record in kept if record.seq <= snapshots.get(agent, -1)]
         if not before:
             await store.commit([[batch(kept, epoch, agent)]])

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from life_chat import route_of
 from life_scripts import DOES
 
 from callboard.actors.answers import (
@@ -36,13 +37,12 @@ from callboard.actors.answers import (
 from callboard.actors.content import to_message
 from callboard.actors.seams import Next, Plugin, SeamContext
 from callboard.actors.testing.scripted import Reply
-from callboard.storage.errors import InputRefused
+from callboard.storage.errors import OVERFLOW_CODES, InputRefused
 from callboard.storage.messages import Chunk, Message, Request, TextDelta
 
 if TYPE_CHECKING:
     from life_world import World
 
-ROUTE = {"channel": "irc", "chat": "#docs"}
 BEFORE_A_STEP = ("accept", "compact", "command", "assemble", "pre_step")
 
 
@@ -63,9 +63,11 @@ async def act(ref: Any, does: str, id: str) -> None:
                 await ref.withdraw(waiting[-1].id)
             elif waiting:
                 await ref.replace(waiting[0].id, f"another {id}", new_id=f"{waiting[0].id}!")
+        case _ if does.startswith("/"):
+            await ref.followup(does, message_id=id, route=route_of(id))
         case _:
             text = id if id.startswith("/") else f"{does} {id}"
-            await getattr(ref, does)(text, message_id=id, route=ROUTE if does != "inject" else None)
+            await getattr(ref, does)(text, message_id=id, route=route_of(id) if does != "inject" else None)
 
 
 async def from_outside(ref: Any, does: str, id: str) -> None:
@@ -230,10 +232,11 @@ class Acting(Plugin):
 
 
 class Retrying(Plugin):
-    """Tries three times, with pauses."""
+    """Tries three times, with pauses; what is too long for the model is sent again by others."""
 
     async def request_error(self, ctx: SeamContext, failed: Failed, next: Next[Failed, Resend | None]) -> Resend | None:
-        return Resend(after_s=0.1) if failed.attempt < 3 else None
+        again = failed.attempt < 3 and failed.failure.code not in OVERFLOW_CODES
+        return Resend(after_s=0.1) if again else await next(failed)
 
 
 def _marked(text: str) -> str:

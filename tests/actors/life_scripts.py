@@ -9,19 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from hypothesis import strategies as st
+from life_chat import COMMANDS, DELIVERS
 from msgspec import Struct
 
-Kind = Literal["text", "tools", "max-tokens", "empty", "refusal", "hang", "answer", "bad-answer"]
-KINDS: tuple[Kind, ...] = ("text", "tools", "max-tokens", "empty", "refusal", "hang", "answer", "bad-answer")
+Kind = Literal["text", "tools", "max-tokens", "empty", "refusal", "hang", "answer", "bad-answer", "overflow"]
+KINDS: tuple[Kind, ...] = ("text", "tools", "max-tokens", "empty", "refusal", "hang", "answer", "bad-answer", "overflow")
+Summary = Literal["plain", "model", "empty", "failing", "longer", "hanging", "calling"]
+SUMMARIES: tuple[Summary, ...] = ("plain", "plain", "model", "model", "empty", "failing", "longer", "hanging", "calling")
+"""Who writes summaries, and how well."""
 Recovery = Literal["continue", "end"]
 
 DOES = ("steer", "inject", "followup", "cancel", "park", "hook", "withdraw", "replace")
 """What a tool, a plugin or a person may do to an agent: `park` is a cancel that keeps the inbox, `hook` one with a text."""
 MOMENTS = (*DOES, "dispose", "close", "cut")
-"""What may be done from outside; `close` and `cut` end the system (without grace; by a cancel around it), and open it again."""
+"""What may be done from outside; `close` and `cut` end the system (without grace; by a cancel around it), and open it again. On a
+channel people also `say` something and give commands."""
 ENDS = ("throw", "limit")
 ANSWERS = {
     "accept": ("reject", "rewrite", "answer", *ENDS),
@@ -43,7 +49,7 @@ ANSWERS = {
 TOOL_SEAMS = {"tool_before", "guard", "tool_around", "tool_after"}
 PLAIN = ("safe_parallel", "safe_alone", "never_parallel", "never_alone", "concluding", "failing", "unknown", "telling")
 ODD = ("malformed", "slow", "never_slow", "approved", "ask_again", "replying", "noting", "mailing", "asking")
-DELEGATIONS = ("delegating", "background")
+DELEGATIONS = ("delegating", "background", "handing")
 TOOLS = (*PLAIN, *ODD, *DELEGATIONS)
 PEER_TURNS = 3
 """After so many turns the peer only answers, or two agents could write to each other for ever."""
@@ -70,6 +76,8 @@ class Moment(Struct, frozen=True, repr_omit_defaults=True):
     at: int
     do: str
     to: str = "a"
+    after_s: float = 0
+    """So many seconds later: when agents may have fallen asleep."""
 
 
 class Life(Struct, frozen=True, repr_omit_defaults=True):
@@ -93,6 +101,25 @@ class Life(Struct, frozen=True, repr_omit_defaults=True):
     """What a person answers, one question after the other."""
     recovery: Recovery = "continue"
     after_error: Literal["park", "continue"] = "park"
+    chat: tuple[str, ...] = ()
+    """What the channel does with one delivery after the other; without any there is no channel."""
+    edits: bool = False
+    """Whether it shows answers while they stream."""
+    commands: bool = False
+    """Whether agents know commands."""
+    window: int = 0
+    """Of the models, in tokens; 0: no window, and nothing is compacted."""
+    summary: Summary = "plain"
+    idle_compaction: bool = False
+    """Whether an agent at rest is compacted."""
+    again: bool = False
+    """Whether agents go on after a cut answer, and are asked again after an empty one."""
+    rest_s: float = 5
+    """After how many seconds an agent leaves memory, and a turn that waits for a person its driver."""
+    look_s: float = 3
+    """How often a person looks for questions."""
+    absent: bool = False
+    """Whether the definition of `a` is missing at the first start after a crash, now and then."""
     seed: int = 0
     """Of the scheduler, and of the choice of crashes that are followed by another."""
 
@@ -126,29 +153,53 @@ def any_life(choice: Random) -> Life:
     few = choice.random
     return Life(
         turns=tuple(_turn(choice, (PLAIN, ODD, DELEGATIONS), 3) for _ in range(1 + (few() < 0.4))),
-        prompts=1 + (few() < 0.5),
+        prompts=choice.choice((1, 1, 2, 2, 3)),
         slash=few() < 0.3,
         peer=_turn(choice, (PLAIN, ODD), 2) if few() < 0.5 else (),
         child=_turn(choice, (PLAIN, ODD), 2) if few() < 0.6 else (),
         output=few() < 0.2,
         sections=tuple(choice.choice((None, "rain", "sun")) for _ in range(choice.randrange(4))) if few() < 0.4 else (),
-        meanwhile=_moments(choice) if few() < 0.5 else (),
         verdicts=tuple(choice.choices(VERDICTS, (4, 2, 2, 1), k=2)),
         recovery=choice.choice(("continue", "continue", "end")),
         after_error=choice.choice(("park", "continue")),
+        **_surroundings(choice),
         seed=choice.randrange(2**16),
     )
 
 
+def _surroundings(choice: Random) -> dict[str, Any]:
+    """Where it is lived: in a chat or not, in a large window or a small one, with people who answer soon or late."""
+    few = choice.random
+    chat, commands = few() < 0.5, few() < 0.4
+    moments = MOMENTS + (("say", "say") if chat else ()) + (COMMANDS if commands else ())
+    return {
+        "chat": tuple(choice.choices(DELIVERS, (8, 2, 1, 1, 1, 1), k=choice.randint(1, 4))) if chat else (),
+        "edits": few() < 0.3,
+        "commands": commands,
+        "meanwhile": _moments(choice, moments) if few() < (0.9 if chat or commands else 0.5) else (),
+        "window": choice.choice((1300, 1700)) if few() < 0.35 else 0,
+        "summary": choice.choice(SUMMARIES),
+        "idle_compaction": few() < 0.3,
+        "again": few() < 0.3,
+        "rest_s": choice.choice((1, 5)),
+        "look_s": choice.choice((3, 3, 8, 20)),
+        "absent": few() < 0.3,
+    }
+
+
 def _turn(choice: Random, tools: tuple[tuple[str, ...], ...], most: int) -> tuple[Step, ...]:
-    return tuple(_step(choice, tools) for _ in range(choice.randint(1, most)))
+    steps = [_step(choice, tools) for _ in range(choice.randint(1, most))]
+    if choice.random() < 0.15:  # something that a person has to decide
+        at = choice.randrange(len(steps))
+        steps[at] = msgspec.structs.replace(steps[at], kind="tools", tools=(*steps[at].tools[:2], "approved"))
+    return tuple(steps)
 
 
 def _step(choice: Random, tools: tuple[tuple[str, ...], ...]) -> Step:
     seams = tuple(_seam(choice) for _ in range(choice.choices((0, 1, 2), (3, 5, 3))[0]))
     at = {seam for seam, _ in seams}
     return Step(
-        kind="tools" if at & TOOL_SEAMS else choice.choices(KINDS, (3, 12, 1, 1, 1, 1, 2, 1))[0],
+        kind="tools" if at & TOOL_SEAMS else choice.choices(KINDS, (3, 12, 2, 2, 1, 1, 2, 1, 1))[0],
         tools=tuple(_tool(choice, tools) for _ in range(choice.choices((1, 2, 3, 4), (4, 3, 2, 1))[0])),
         failures=choice.choices((0, 1, 2, 3), (1 if "request_error" in at else 40, 3, 2, 1))[0],
         streaming=choice.choice(DOES) if choice.random() < 0.12 else None,
@@ -167,8 +218,11 @@ def _seam(choice: Random) -> tuple[str, str]:
     return seam, choice.choice(own if choice.random() < 0.7 or seam == "accept" else DOES)
 
 
-def _moments(choice: Random) -> tuple[Moment, ...]:
-    moments = [Moment(choice.randint(1, 60), choice.choice(MOMENTS), choice.choice("aab")) for _ in range(choice.randint(1, 3))]
+def _moments(choice: Random, does: tuple[str, ...]) -> tuple[Moment, ...]:
+    moments = [
+        Moment(choice.randint(1, 60), choice.choice(does), choice.choice("aab"), choice.choice((0, 0, 0, 2, 7)))
+        for _ in range(choice.randint(1, 4))
+    ]
     return tuple(sorted(moments, key=lambda moment: moment.at))
 
 

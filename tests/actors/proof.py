@@ -10,8 +10,8 @@ once, every request rebuilds to its digest), a replay gives the folds that the r
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from random import Random
 from typing import Any
 
@@ -23,6 +23,7 @@ from life_plugins import from_outside
 from life_scripts import Life, Moment
 from life_world import World
 from msgspec import Struct
+from proof_chat import delivered
 from proof_rules import closed, recovered, settled_logs
 from trio.testing import MockClock
 
@@ -84,7 +85,7 @@ def _prove(life: Life) -> Proof:
         second = choice.randrange(len(lived.cuts)) if mode == twice_in else None
         for place, cut in enumerate(lived.cuts):
             earlier: Cut = lived.cuts[choice.randrange(place + 1)] if choice.random() < 0.5 else {}
-            again = _recovered(life, lived, cut, mode, earlier)
+            again = _recovered(life, lived, cut, mode, earlier, absent=life.absent and choice.random() < 0.3)
             recoveries += 1
             for twice in again.cuts if place == second else ():
                 _recovered(life, again, twice, mode, {})
@@ -124,6 +125,8 @@ async def _live(life: Life) -> Lived:
     await check(store)
     logs = await _all_logs(store)
     settled_logs(logs)
+    delivered({}, logs, world.chat)
+    _fits(world)
     return Lived(logs, watch.cuts, world)
 
 
@@ -158,7 +161,16 @@ def _patience(then: Callable[[int], object] | None = None, *, start: Cut | None 
 
 
 def _open(world: World, store: MemoryStore, agents: Any, now: Any) -> Any:
-    return System.open(store, agents=agents, deps=world, now=now, grace=0, idle_after=5)
+    return System.open(
+        store,
+        agents=agents,
+        deps=world,
+        now=now,
+        grace=0,
+        idle_after=world.life.rest_s,
+        models=world.models,
+        channels={"irc": world.chat} if world.chat is not None else None,
+    )
 
 
 async def _meanwhile(world: World, system: System, refs: Mapping[str, Any], outside: _Outside) -> str | None:
@@ -175,16 +187,30 @@ async def _meanwhile(world: World, system: System, refs: Mapping[str, Any], outs
                 ending.append(moment.do)
                 nursery.cancel_scope.cancel()
                 return
-            await from_outside(refs[moment.to], moment.do, f"at-{moment.at}-{moment.do}")
+            if moment.after_s:
+                await trio.sleep(moment.after_s)
+            id = f"at-{moment.at}-{moment.do.replace('/', '')}"
+            if moment.do == "say" and world.chat is not None:
+                await world.chat.say(f"said {id}", id)
+            else:
+                await from_outside(refs[moment.to], moment.do, id)
 
-    async with trio.open_nursery() as nursery:
+    async with _people(world, system) as nursery:
         nursery.start_soon(moments)
-        if world.life.asks:
-            nursery.start_soon(world.answer_questions, system)
         await people()
         await _settled(system)
         nursery.cancel_scope.cancel()
     return ending[0] if ending else None
+
+
+@asynccontextmanager
+async def _people(world: World, system: System) -> AsyncGenerator[trio.Nursery]:
+    """Somebody who answers questions, until the end of the block."""
+    async with trio.open_nursery() as nursery:
+        if world.life.asks:
+            nursery.start_soon(world.answer_questions, system)
+        yield nursery
+        nursery.cancel_scope.cancel()
 
 
 class _Outside:
@@ -209,11 +235,17 @@ class _Outside:
         return self._left.pop(0)
 
 
-async def _settled(system: System) -> None:
-    """Return when no agent runs."""
-    while running := [agent.id async for agent in system.agents() if agent.status == "running"]:
-        for id in running:
-            await (await system.get(id)).wait_idle()
+async def _settled(system: System, *, leaving: str = "") -> None:
+    """Return when no agent runs and nothing is to be delivered. The look is by the index: it opens no agent."""
+    while await _busy(system, leaving):  # noqa: ASYNC110  (no one event says it of all agents)
+        await trio.sleep(0.5)
+
+
+async def _busy(system: System, leaving: str) -> bool:
+    """Whether an agent runs, or waits for a person, or a reply is under way."""
+    if any([agent.status == "running" and agent.id != leaving async for agent in system.agents()]):
+        return True
+    return any(lane["waiting"] for lane in system.statistics()["channels"].values())
 
 
 async def _all_logs(store: MemoryStore) -> dict[str, list[Record]]:
@@ -231,31 +263,43 @@ async def _compare(system: System, store: MemoryStore) -> None:
         assert folded(log).dump() == state.dump(), f"a replay of {agent!r} gives other folds than the run had"
 
 
+def _fits(world: World) -> None:
+    """No request was longer than the window where something could have been summarised, unless summaries are no use, or a plugin
+    was in their way."""
+    hindered = any(seam == "compact" for step in world.life.steps() for seam, _ in step.seams)
+    if world.life.summary in ("plain", "model") and not hindered:
+        assert not world.too_long, f"requests do not fit into {world.life.window} tokens: {world.too_long}"
+
+
 # -- recovery
 
 
-def _recovered(life: Life, lived: Lived, cut: Cut, mode: str, snapshots: Cut) -> Lived:
+def _recovered(life: Life, lived: Lived, cut: Cut, mode: str, snapshots: Cut, *, absent: bool = False) -> Lived:
     where = ", ".join(f"{agent} behind seq {last} ({lived.logs[agent][last].type})" for agent, last in cut.items())
     try:
         with seeded(life.seed, mode, cut):
-            after: Lived = run_trio(_restart, life, lived, cut, mode, snapshots)
+            after: Lived = run_trio(_restart, life, lived, cut, mode, snapshots, absent)
         recovered(upto(lived.logs, cut), after.logs, after.world.bodies, mode)
+        delivered(upto(lived.logs, cut), after.logs, after.world.chat)
+        _fits(after.world)
     except BaseException as error:
-        error.add_note(f"recovery={mode!r}, cut {where}, with snapshots at {dict(snapshots)}")
+        missing = ", first without the definition of a" if absent else ""
+        error.add_note(f"recovery={mode!r}, cut {where}, with snapshots at {dict(snapshots)}{missing}")
         raise
     return after
 
 
-async def _restart(life: Life, lived: Lived, cut: Cut, mode: str, snapshots: Cut) -> Lived:
+async def _restart(life: Life, lived: Lived, cut: Cut, mode: str, snapshots: Cut, absent: bool) -> Lived:
     world, store = World(life), await left_by(lived.logs, cut, {a: s for a, s in snapshots.items() if s < cut.get(a, -1)})
+    now = trio_wall(START)
     with _patience(start=cut) as watch:
-        async with _open(world, store, world.agents(recovery=mode), trio_wall(START)) as system, trio.open_nursery() as nursery:
-            if life.asks:
-                nursery.start_soon(world.answer_questions, system)
+        if absent:
+            async with _open(world, store, world.without_a(recovery=mode), now) as system, _people(world, system):
+                await _settled(system, leaving="a")
+        async with _open(world, store, world.agents(recovery=mode), now) as system, _people(world, system):
             for agent in cut:
                 await system.get(agent)
             await _settled(system)
             await _compare(system, store)
-            nursery.cancel_scope.cancel()
     await check(store)
     return Lived(await _all_logs(store), watch.cuts, world)

@@ -14,12 +14,16 @@ from callboard.storage import events as e
 from callboard.storage.records import Record
 
 Logs = Mapping[str, Sequence[Record]]
+BESIDE = ("outbox/sent", "outbox/failed", "note")
+"""What may be written beside the turns."""
 
 
 def closed(logs: Logs, mode: str) -> None:
     """A system that has closed left each turn ended or marked as suspended."""
     for agent, log in logs.items():
-        suspended = log[-1].type == "turn/suspend"
+        if untouched_fork(log):
+            continue
+        suspended = next(record.type for record in reversed(log) if record.type not in BESIDE) == "turn/suspend"
         assert suspended or not _state(log).position.open, f"{agent}: {notation(log)}"
         assert mode == "continue" or not suspended, f"{agent} closes open turns and has left one"
 
@@ -28,10 +32,8 @@ def settled_logs(logs: Logs) -> None:
     """Nothing is open or due, and logs agree on what went from one to another."""
     for agent, log in logs.items():
         state = _state(log)
-        assert not state.position.open, f"a turn of {agent} is open"
+        assert untouched_fork(log) or not state.position.open, f"a turn of {agent} is open"
         assert not state.inbox.due(None), f"{agent} has input that nobody takes: {state.inbox.pending()}"
-        said = [event.delivery for event in _of(log, e.OutboxPut)]
-        assert len(set(said)) == len(said), f"two replies of {agent} have one id"
         _context(agent, log)
     _families(logs)
     _mail(logs)
@@ -42,7 +44,7 @@ def recovered(before: Logs, after: Logs, bodies: Counter[str], mode: str) -> Non
     settled_logs(after)
     for agent, log in before.items():
         assert list(after[agent][: len(log)]) == list(log), f"what {agent} had written did not stand"
-        _cut_turn(agent, _state(log), after[agent][len(log) :], mode)
+        _cut_turn(agent, _state(log), after[agent][len(log) :], mode, new_fork=untouched_fork(log))
     for agent in after:
         _bodies(agent, before.get(agent, ()), after[agent], bodies)
 
@@ -73,7 +75,7 @@ def _mail(logs: Logs) -> None:
         (agent, event.message.id)
         for agent, log in logs.items()
         for event in _of(log, e.InboxPut)
-        if event.sender is not None and (agent, event.message.id) not in tasks and not event.message.id.endswith(("#end", "!"))
+        if event.sender in logs and (agent, event.message.id) not in tasks and not event.message.id.endswith(("#end", "!"))
     )
     assert sent == came, f"mail that was sent and mail that came differ: {_differ(sent, came)}"
 
@@ -93,9 +95,11 @@ def _bodies(agent: str, before: Sequence[Record], after: Sequence[Record], bodie
         assert key not in asked or allowed, f"{key} ran again, and nobody was asked"
 
 
-def _cut_turn(agent: str, before: AgentState, new: Sequence[Record], mode: str) -> None:
+def _cut_turn(agent: str, before: AgentState, new: Sequence[Record], mode: str, *, new_fork: bool) -> None:
     """What recovery did with the turn that was open, if one was."""
     at = before.position
+    if new_fork:
+        return
     if not at.open:
         assert not any(isinstance(r.event, e.TurnResume) and r.event.turn == at.turn for r in new), "a closed turn was resumed"
         return
@@ -119,4 +123,15 @@ def _state(log: Sequence[Record]) -> AgentState:
 
 
 def _of(log: Sequence[Record], type: Any) -> list[Any]:
-    return [record.event for record in log if isinstance(record.event, type)]
+    return [record.event for record in own(log) if isinstance(record.event, type)]
+
+
+def own(log: Sequence[Record]) -> Sequence[Record]:
+    """The records of the agent itself: those of a fork begin behind what it shares."""
+    start = max((place for place, record in enumerate(log) if isinstance(record.event, e.LogForked)), default=0)
+    return log[start:]
+
+
+def untouched_fork(log: Sequence[Record]) -> bool:
+    """A fork that nobody has sent anything to: it stands as it was made, also within a turn."""
+    return isinstance(log[-1].event, e.LogForked)

@@ -69,19 +69,27 @@ def smallest_failure(life: Life, say: Callable[[str], None]) -> int:
     """Prove a life, and give the number of its recoveries; one that does not hold is made smaller, and fails."""
     try:
         return run(life).recoveries
-    except Exception:
+    except Exception as error:
         say("a life does not hold; looking for the smallest that does not")
-    run(smallest(life, fails))
+        kind = innermost(error)
+    run(smallest(life, lambda smaller: fails(smaller) is kind))
     raise AssertionError(f"it fails, but not always:\n{program(life)}")
 
 
-def fails(life: Life) -> bool:
-    """Whether it does not hold."""
+def fails(life: Life) -> type[BaseException] | None:
+    """How it does not hold, None if it does. A life that is no life any more fails in another way than the one that was found."""
     try:
         run(life)
-    except Exception:
-        return True
-    return False
+    except Exception as error:
+        return innermost(error)
+    return None
+
+
+def innermost(error: BaseException) -> type[BaseException]:
+    """The class of the first error in a group of them."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return type(error)
 
 
 def main() -> None:

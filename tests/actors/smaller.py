@@ -47,7 +47,8 @@ def _structs(value: msgspec.Struct) -> Iterator[Any]:
         if field.default is not msgspec.NODEFAULT and now != field.default:
             yield msgspec.structs.replace(value, **{field.name: field.default})
     for field in msgspec.structs.fields(type(value)):
-        for piece in smaller(getattr(value, field.name)):
+        now = getattr(value, field.name)
+        for piece in smaller(now) if now != field.default else ():
             yield msgspec.structs.replace(value, **{field.name: piece})
 
 

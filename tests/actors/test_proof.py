@@ -161,7 +161,7 @@ def test_the_long_form_says_count_and_seed() -> None:
     assert "2 lives hold" in done.stderr and "seed 5" in done.stderr
 
 
-# -- lives that failed once
+# -- lives that failed once, and some in which much comes together
 
 FOUND: dict[str, Life] = {
     "mail that is replaced where it waits keeps its sender": Life(
@@ -172,6 +172,28 @@ FOUND: dict[str, Life] = {
         turns=((Step(kind="tools", tools=("asking",)),),),
         peer=(Step(streaming="followup"),),
         meanwhile=(Moment(24, "close"),),
+    ),
+    "a turn that is cancelled behind its last word does not end as if it had put one": Life(
+        turns=((Step(seams=(("turn_stopping", "cancel"),)),),), chat=("ok",)
+    ),
+    "a turn that fell asleep, was steered and answered late goes on wherever the kill": Life(
+        turns=((Step(kind="tools", tools=("approved", "slow")),),),
+        meanwhile=(Moment(16, "say", after_s=4), Moment(16, "/status", after_s=1)),
+        chat=("ok", "fail"),
+        commands=True,
+        rest_s=1,
+        look_s=8,
+    ),
+    "a view that is compacted, handed over, taken back and forgotten fits, and every request is rebuilt": Life(
+        turns=((Step(kind="tools", tools=("safe_alone", "handing")), Step(kind="max-tokens")),),
+        prompts=2,
+        meanwhile=(Moment(40, "/undo"), Moment(41, "/fork"), Moment(42, "say"), Moment(43, "/new")),
+        chat=("ok", "slow"),
+        commands=True,
+        window=1300,
+        summary="model",
+        again=True,
+        after_error="continue",
     ),
 }
 
