@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 async def run_command(turn: Turn) -> bool:
     """Offer the prompt to the `command` seam; True if it was answered there."""
-    prompt = turn.prompt
     if turn.taken_up and turn.position.claimed and turn.position.step == 0:
         return True  # a command whose result recovery has written
-    if prompt is None or not turn.chains.has("command") or not isinstance(prompt.message.source, UserSource):
-        return False
-    command = Command(prompt.message)
-    if not command.text.startswith("/"):
+    command = slash(turn)
+    if command is None:
         return False
     answer: Answer | Replace | None
     try:
@@ -45,13 +42,21 @@ async def run_command(turn: Turn) -> bool:
     if isinstance(answer, Replace):
         answer = Answer("Done.", answer)
     text = answer.say(False, 0, 0) if isinstance(answer, Stop) else answer.text  # nothing runs beside a turn of its own
-    events: list[Event] = [InboxClaim(turn=turn.number, ids=(prompt.id,)), *command_events(prompt.message, answer, text)]
+    events: list[Event] = [InboxClaim(turn=turn.number, ids=(command.id,)), *command_events(command.message, answer, text)]
     if answer.replacement is not None:
         events.append(replace_event(turn.actor, answer.replacement))
     turn.log.append(*events)
     turn.reply = text
     turn.delivery = "none" if turn.actor.route is None else "put"
     return True
+
+
+def slash(turn: Turn) -> Command | None:
+    """The prompt, if a person wrote it and it may be a command."""
+    if turn.prompt is None or not turn.chains.has("command") or not isinstance(turn.prompt.message.source, UserSource):
+        return None
+    command = Command(turn.prompt.message)
+    return command if command.text.startswith("/") else None
 
 
 async def _not_mine(command: Command) -> Answer | Replace | None:

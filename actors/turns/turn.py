@@ -18,10 +18,10 @@ from ..failures import as_error
 from ..output import invalid, missing
 from ..texts import well_formed
 from .boundary import first_boundary, later_boundary
-from .commands import run_command
+from .commands import run_command, slash
 from .recovery import take_up
 from .respond import respond_to_route
-from .states import BUILD, COMMAND, COMPACT, RESPOND, RESTORE, RUN, SAVE, walk
+from .states import BUILD, COMMAND, COMPACT, RESPOND, RESTORE, RUN, SAVE, shortened, walk
 from .step import run_step
 from .surfacing import compact_view
 
@@ -86,6 +86,8 @@ class Turn:
         if self.actor.take_up:
             self.taken_up, self.rested = True, self.actor.left
             self.actor.take_up = self.actor.left = False
+            self.trace = shortened(self.actor.walked or self.position.trace)
+            self.actor.walked = ()
             if self.position.cancel is None and self.agent.recovery == "continue" and not self.rested:
                 self.log.append(TurnResume(turn=self.number))
             return
@@ -116,12 +118,17 @@ async def _restore(turn: Turn) -> str:
 
 
 async def _compact(turn: Turn) -> str:
-    await compact_view(turn)
+    if slash(turn) is None:  # what people undo or begin anew is not summarised before
+        await compact_view(turn)
     return "ok"
 
 
 async def _command(turn: Turn) -> str:
-    return "shortcut" if await run_command(turn) else "dispatch"
+    if await run_command(turn):
+        return "shortcut"
+    if slash(turn) is not None:  # but it was no command
+        await compact_view(turn)
+    return "dispatch"
 
 
 async def _build(turn: Turn) -> str:

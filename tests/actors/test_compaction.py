@@ -11,7 +11,7 @@ from talkers import LONG, NOT_COUNTED, TWICE, WINDOW, full, said, summariser, ta
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import Plugin, Replace, tool
-from callboard.actors.plugins import Budget, Compaction
+from callboard.actors.plugins import Budget, Commands, Compaction
 from callboard.actors.plugins.compaction.extract import HEAD
 from callboard.actors.testing import Reply, ScriptedModel, every_crash
 from callboard.storage import Message, Request, Store, TextBlock, UsageError
@@ -355,3 +355,17 @@ async def test_a_budget_that_has_room_for_the_request_or_the_summary_but_not_for
             await say(ref, "Read.")
             assert "res(c1) SE SS2.2 note(model-call) cut(" in await order(system.store), "it was due with the result"
             assert (await ref.outcome("Read.")).text == "done"
+
+
+async def test_what_is_undone_or_begun_anew_is_not_summarised_before() -> None:
+    """The last message would be part of the summary, and nothing left to undo; a path is no command, and is compacted for."""
+    small = summariser("Short.", "Short.")
+    plugins = [Commands(), Compaction(model=small, at=0.5, keep=0.0)]
+    async with opened(make(talker("ok."), plugins=plugins)) as (system, ref):
+        await say(ref, "1 " + LONG, message_id="m1")
+        await say(ref, "2 " + LONG, message_id="m2")
+        await say(ref, "/undo")
+        assert small.requests == [] and await history(ref) == [f"user 1 {LONG}", "assistant ok."]
+        await say(ref, "3 " + LONG, message_id="m3")
+        await say(ref, f"/etc/hosts has {LONG}", message_id="m5")
+        assert "TS5 note(model-call) cut(" in await order(system.store)
