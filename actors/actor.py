@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import trio
 
 from ..storage.errors import CallboardError
-from ..storage.events import Route, TurnSuspend
+from ..storage.events import Route, TraceEntry, TurnSuspend
 from ..storage.log import Log
 from ..storage.writer import Expectation
 from .failures import flatten
@@ -84,6 +84,7 @@ class Actor:
         "strays",
         "take_up",
         "turn",
+        "walked",
     )
 
     def __init__(
@@ -100,6 +101,8 @@ class Actor:
         """Whether the next turn of the driver is the open one."""
         self.left = False
         """Whether its last driver left it to wait for a person, and no process ended."""
+        self.walked: tuple[TraceEntry, ...] = ()
+        """How the turn that it left had walked."""
         self.asleep = False
         """Whether nobody runs it meanwhile: the next wake does. The status is `running` all the same, as a turn is open."""
         self.fresh_epoch = fresh_epoch
@@ -212,10 +215,10 @@ class Actor:
             self._become("idle")
             self.idle_lot.unpark_all()
 
-    def leave(self, *, asleep: bool) -> None:
+    def leave(self, *, asleep: bool, walked: tuple[TraceEntry, ...] = ()) -> None:
         """The open turn is left by its driver, which wrote nothing about it; `asleep` if it only waits for a person."""
         self.take_up = self.left = True
-        self.asleep = asleep
+        self.asleep, self.walked = asleep, walked
         self.status = "running"
         self.context.local.clear()
 
@@ -223,7 +226,7 @@ class Actor:
         """The system closes: a turn that nobody runs is left for the next start."""
         if self.asleep and self.log.failed is None:
             self.asleep = self.left = False
-            self.log.append(TurnSuspend(turn=self.position.turn))
+            self.log.append(TurnSuspend(turn=self.position.turn, trace=self.walked))
             self.promises.break_all(closing_error(self))
             self._become("idle")
             self.idle_lot.unpark_all()

@@ -16,7 +16,7 @@ import trio
 from msgspec import Struct
 
 from ..storage.errors import AgentDeleted, AgentNotFound, CallboardError, DefinitionMissing, NameMismatch, UsageError
-from ..storage.events import LogCreated, UserMessage
+from ..storage.events import LogCreated, TraceEntry, UserMessage
 from ..storage.log import Log
 from ..storage.records import FORMAT
 from ..storage.store import Head
@@ -42,6 +42,8 @@ class Passive(Struct, frozen=True):
     epoch: int
     fresh: bool
     last: int
+    walked: tuple[TraceEntry, ...] = ()
+    """Of one that waits for a person in an open turn, its walk."""
 
 
 class Registry:
@@ -213,7 +215,7 @@ class Registry:
         actor = self._enter(Actor(runtime, agent, log, fresh_epoch=fresh, ancestors=above))
         actor.take_up = state.position.open
         if id in self._asleep and actor.take_up and not runtime.closing:
-            actor.leave(asleep=True)
+            actor.leave(asleep=True, walked=() if passive is None else passive.walked)
         self._asleep.discard(id)
         with actor.held():
             await reconcile(actor)
@@ -303,7 +305,7 @@ class Registry:
             actor.log.snapshot_soon()
             return False
         del self._open[actor.id]
-        self._passive[actor.id] = Passive(actor.log.epoch, actor.fresh_epoch, actor.log.committed)
+        self._passive[actor.id] = Passive(actor.log.epoch, actor.fresh_epoch, actor.log.committed, actor.walked)
         if actor.asleep:
             self._asleep.add(actor.id)
         self._runtime.observers.unwatch(actor)

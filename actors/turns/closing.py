@@ -170,7 +170,8 @@ async def _suspend(turn: Turn, end: ChildEnd | None) -> None:
     if end is not None:
         end.parent.holds -= 1
     results = closing_results(turn, code_started="", code_waiting="", finished_only=True)
-    turn.log.append(*results, *context_puts(turn, results), TurnSuspend(turn=turn.number), blobs=closing_blobs(turn))
+    suspend = TurnSuspend(turn=turn.number, trace=tuple(turn.trace))
+    turn.log.append(*results, *context_puts(turn, results), suspend, blobs=closing_blobs(turn))
     turn.actor.inbox.release()
     await turn.log.commit()
     turn.actor.promises.break_all(closing_error(turn.actor))

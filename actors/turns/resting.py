@@ -57,5 +57,5 @@ async def rest(turn: Turn) -> bool:
         turn.suspend_now()
     if turn.position.cancel is not None or turn.suspending:
         return False
-    actor.leave(asleep=_only_asks(turn))
+    actor.leave(asleep=_only_asks(turn), walked=tuple(turn.trace))
     return True

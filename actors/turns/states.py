@@ -8,7 +8,8 @@ work and answers with an event; the table says which state comes next. Most walk
 a turn that an earlier activity left in the middle (`taken-up`, on to RUN) or after its last answer (`answered`, on to SAVE);
 COMMAND can answer by itself (`shortcut`, straight to DONE); BUILD can find that nothing may run (`blocked`, `empty`). Every
 handler leaves a trace entry, also one that failed or was cancelled; the trace goes into `turn/end`. DONE is terminal: it has no
-handler and leaves no entry. A walk that fails is not walked on; the turn's one exit, outside of here, closes what is open.
+handler and leaves no entry. A walk that fails is not walked on; the turn's one exit, outside of here, closes what is open. A turn that is
+left (the system closes, or it waits for a person) and taken up is walked again from RESTORE, and keeps the entries it had.
 
 The diagram in the docs is drawn from the table, and a test fails when it is stale.
 """
@@ -16,7 +17,7 @@ The diagram in the docs is drawn from the table, and a test fails when it is sta
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar, final
 
 from ...storage.errors import CallboardError
@@ -24,6 +25,8 @@ from ...storage.events import TraceEntry
 from ..failures import flatten
 
 T = TypeVar("T")
+LONGEST = 64
+"""The most entries that a turn takes over from the walks before: one that waits for a person may be taken up again and again."""
 
 
 class TurnTableError(CallboardError):
@@ -136,6 +139,12 @@ async def walk(
         ended = clock_ns()
         trace.append(TraceEntry(state.name, start, (ended - begun) // 1000, event))
         state, begun = following, ended
+
+
+def shortened(trace: Sequence[TraceEntry]) -> list[TraceEntry]:
+    """The walk of a turn that is taken up again, to go on with: of a long one, its beginning and what came last."""
+    beginning = len(STATES)
+    return [*trace] if len(trace) <= LONGEST else [*trace[:beginning], *trace[beginning - LONGEST :]]
 
 
 def diagram() -> str:

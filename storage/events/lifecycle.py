@@ -76,9 +76,10 @@ class TurnCancel(Event, frozen=True, kw_only=True, tag="turn/cancel"):
 
 
 class TurnSuspend(Event, frozen=True, kw_only=True, tag="turn/suspend"):
-    """The system closes while the turn is open; the next start goes on with it."""
+    """The system closes while the turn is open; the next start goes on with it. `trace`: how it walked up to here."""
 
     turn: int
+    trace: tuple[TraceEntry, ...] = ()
 
 
 class TurnResume(Event, frozen=True, kw_only=True, tag="turn/resume"):

@@ -30,6 +30,7 @@ from ..events import (
     StepStart,
     ToolCalled,
     ToolResult,
+    TraceEntry,
     TurnCancel,
     TurnEnd,
     TurnResume,
@@ -65,7 +66,7 @@ class CallState(Struct):
     """What its result adds to the next step, once the batch is whole."""
 
 
-class OpenRequest(Struct, frozen=True):
+class OpenRequest(Struct, frozen=True, gc=False):
     """A request that was sent and has no end yet."""
 
     attempt: int
@@ -75,7 +76,7 @@ class OpenRequest(Struct, frozen=True):
     """When it was sent, Unix ms."""
 
 
-class Origin(Struct, frozen=True, omit_defaults=True):
+class Origin(Struct, frozen=True, omit_defaults=True, gc=False):
     """Where a message that waits came from: the route its answer takes, and who sent it."""
 
     route: Route | None = None
@@ -127,6 +128,7 @@ class Position(Struct):
     cancel: Cause | None = None
     """Why the open turn was cancelled; the first cause wins."""
     suspended: bool = False
+    trace: tuple[TraceEntry, ...] = ()  # how it walked before it was suspended
     resumes: int = 0
     """Resumes of this turn that a crash made necessary and after which nothing was finished."""
     claimed: tuple[str, ...] = ()
@@ -215,7 +217,7 @@ class Position(Struct):
 def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
     at.turn, at.open, at.started, at.start_seq, at.route = event.turn, True, time, seq, event.route
     at.reply, at.sender = event.route, None
-    at.cancel, at.suspended, at.resumes, at.claimed = None, False, 0, ()
+    at.cancel, at.suspended, at.trace, at.resumes, at.claimed = None, False, (), 0, ()
     at.step, at.step_open, at.sent, at.max_tokens, at.text, at.usage = 0, False, 0, False, "", NO_USAGE
     at.command, at.unsaid, at.deliveries, at.answered_route = None, "", (), False
     _fresh_step(at)
@@ -244,7 +246,7 @@ def _turn_cancel(at: Position, seq: int, time: int, event: TurnCancel) -> None:
 
 
 def _turn_suspend(at: Position, seq: int, time: int, event: TurnSuspend) -> None:
-    at.suspended = True
+    at.suspended, at.trace = True, event.trace
 
 
 def _turn_resume(at: Position, seq: int, time: int, event: TurnResume) -> None:
@@ -269,7 +271,7 @@ def _decided(at: Position, seq: int, time: int, event: ApprovalAnswered) -> None
 
 def _turn_end(at: Position, seq: int, time: int, event: TurnEnd) -> None:
     at.open = at.step_open = at.suspended = False
-    at.request, at.cancel, at.command, at.retry_at = None, None, None, None
+    at.request, at.cancel, at.command, at.retry_at, at.trace = None, None, None, None, ()
 
 
 def _put(at: Position, seq: int, time: int, event: InboxPut) -> None:

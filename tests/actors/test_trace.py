@@ -12,15 +12,16 @@ import trio.testing
 from helpers import check, events, make, opened, order, say, scripted
 from trio.testing import MockClock
 
-from callboard.actors import Answer, Boundary, Enter, Plugin, Reject, System
+from callboard.actors import Answer, Ask, Boundary, Enter, Plugin, Reject, System, ToolContext, tool
 from callboard.actors.answers import Command, Stopping
 from callboard.actors.seams import Next, SeamContext
 from callboard.actors.testing import Reply
 from callboard.actors.turns import turn
 from callboard.actors.turns.respond import BLOCKED, EMPTY, FAILED
-from callboard.actors.turns.states import BUILD, COMPACT, State
+from callboard.actors.turns.states import BUILD, COMPACT, LONGEST, State, shortened
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.events import TraceEntry
 from callboard.storage.store import Store
 
 FIRST = "put[t](hi) TS1 claim(hi) SS1.1 U(hi) H{initial} X Q1 C* A SE TE1{completed}"
@@ -244,3 +245,62 @@ async def test_c154_after_the_answer_and_before_the_step(
         await say(ref, "hi")
     assert copies.image is not None
     assert await taken_up(copies.image, *script) == (added, entries)
+
+
+BEGUN = [("RESTORE", "ok"), ("COMPACT", "ok"), ("COMMAND", "dispatch"), ("BUILD", "ok"), ("RUN", None)]
+GONE_ON = [("RESTORE", "taken-up"), ("RUN", "ok"), ("SAVE", "ok"), ("RESPOND", "ok")]
+
+
+async def test_c154_a_turn_that_a_close_suspends_keeps_the_walk_before_it() -> None:
+    store, agent = MemoryStore(), make(scripted(Reply.hang(), Reply.hang(), "hello"))
+    for _ in range(2):
+        async with System.open(store, agents=[agent], grace=0) as system:
+            await (await system.spawn(agent, id="a")).followup("hi", message_id="hi")
+            await trio.testing.wait_all_tasks_blocked()
+    suspended = [event.trace for event in await events(store, e.TurnSuspend)]
+    assert [len(entries) for entries in suspended] == [5, 7] and suspended[1][:5] == suspended[0]
+    async with opened(agent, store) as (_, ref):
+        await ref.wait_idle()
+    assert await trace(store) == [*BEGUN, GONE_ON[0], ("RUN", None), *GONE_ON]
+    (end,) = await events(store, e.TurnEnd)
+    assert end.trace[:7] == suspended[1]
+    assert [(entry.error, entry.event) for entry in end.trace if entry.event is None] == [("Cancelled", None)] * 2
+
+
+@pytest.mark.parametrize("close", [False, True], ids=["answered in the same process", "answered after a restart"])
+@pytest.mark.parametrize("waits_s", [150, 1000], ids=["in memory", "dropped from memory"])
+async def test_c154_a_turn_that_slept_until_a_person_answered_keeps_the_walk_before_it(
+    waits_s: float, close: bool, autojump_clock: MockClock
+) -> None:
+    @tool(approval=lambda ctx, call: Ask("May it?"))
+    async def sign(ctx: ToolContext[Any]) -> str:
+        """Sign."""
+        return "signed"
+
+    store, agent = MemoryStore(), make(scripted(Reply.tools(("s", "sign", {})), "hello"), tools=[sign])
+    options: dict[str, Any] = {"agents": [agent], "idle_after": 80 if waits_s == 150 else 30}
+
+    async def answer(system: System) -> None:
+        async for question in system.approvals():
+            await system.answer(question.id, "allow", by="ann")
+        await (await system.get("a")).wait_idle()
+
+    async with System.open(store, **options) as system:
+        await (await system.spawn(agent, id="a")).followup("hi", message_id="hi")
+        await trio.sleep(waits_s)
+        assert (system.statistics()["agents"] == 0) == (waits_s == 1000)
+        if not close:
+            await answer(system)
+    if close:
+        async with System.open(store, **options) as system:
+            await answer(system)
+    kept = not close or waits_s == 150  # a close opens nobody to write down what it walked
+    assert await trace(store) == [*(BEGUN if kept else []), *GONE_ON]
+    await check(store)
+
+
+def test_a_turn_that_is_taken_up_for_ever_keeps_its_beginning_and_what_came_last() -> None:
+    entries = [TraceEntry("RUN", number, 0) for number in range(1000)]
+    kept = [entry.start for entry in shortened(entries)]
+    assert kept == [*range(8), *range(1000 - LONGEST + 8, 1000)] and len(kept) == LONGEST
+    assert shortened(entries[:LONGEST]) == entries[:LONGEST]
