@@ -74,8 +74,8 @@ def states_page() -> str:
         states.table().strip(),
         f"```mermaid\n{states.diagram().strip()}\n```",
         "A turn that is left open and taken up is walked again from RESTORE. Its trace goes on where it was: behind a close the "
-        "walk before it is in `turn/suspend`, one that waits for a person keeps it in memory; what a killed process knew of its walk "
-        "is gone, and the records that it left tell how far it came. Of a turn that is taken up again and again, the first "
+        "walk before it is in `turn/suspend`, one that waits for a person keeps it in memory; what a killed process knew of its "
+        "walk is gone, and the records that it left tell how far it came. Of a turn that is taken up again and again, the first "
         f"{len(states.STATES)} entries are kept and the last, {states.LONGEST} in all.",
     ]
     return "\n\n".join(parts) + "\n"

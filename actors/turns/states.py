@@ -8,8 +8,10 @@ work and answers with an event; the table says which state comes next. Most walk
 a turn that an earlier activity left in the middle (`taken-up`, on to RUN) or after its last answer (`answered`, on to SAVE);
 COMMAND can answer by itself (`shortcut`, straight to DONE); BUILD can find that nothing may run (`blocked`, `empty`). Every
 handler leaves a trace entry, also one that failed or was cancelled; the trace goes into `turn/end`. DONE is terminal: it has no
-handler and leaves no entry. A walk that fails is not walked on; the turn's one exit, outside of here, closes what is open. A turn that
-is left (the system closes, or it waits for a person) and taken up is walked again from RESTORE, and keeps the entries it had.
+handler and leaves no entry. A walk that fails is not walked on; the turn's one exit, outside of here, closes what is open.
+
+A turn that is left (the system closes, or it waits for a person) and taken up is walked again from RESTORE, and keeps the entries
+that it had.
 
 The diagram in the docs is drawn from the table, and a test fails when it is stale.
 """
