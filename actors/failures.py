@@ -112,6 +112,8 @@ def _described(error: BaseException, seen: set[int]) -> str:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, trio.Cancelled):
+        return ""  # it names a task of this process, by its address
     try:
         return str(error)
     except Exception as broken:  # an exception that cannot be printed must not hide that something failed

@@ -198,7 +198,7 @@ async def _meanwhile(world: World, system: System, refs: Mapping[str, Any], outs
     async with _people(world, system) as nursery:
         nursery.start_soon(moments)
         await people()
-        await _settled(system)
+        await _settled(system, outside=outside)
         nursery.cancel_scope.cancel()
     return ending[0] if ending else None
 
@@ -218,6 +218,8 @@ class _Outside:
 
     def __init__(self, moments: Sequence[Moment]) -> None:
         self._left, self._appends = list(moments), 0
+        self.acting = False
+        """Whether a moment has come and is not over."""
         self._lot = trio.lowlevel.ParkingLot()
 
     def moved(self, appends: int) -> None:
@@ -228,16 +230,19 @@ class _Outside:
 
     async def next(self) -> Moment | None:
         """The next moment, when it has come; None if there is no other."""
+        self.acting = False
         if not self._left:
             return None
         while self._left[0].at > self._appends:
             await self._lot.park()
+        self.acting = True
         return self._left.pop(0)
 
 
-async def _settled(system: System, *, leaving: str = "") -> None:
-    """Return when no agent runs and nothing is to be delivered. The look is by the index: it opens no agent."""
-    while await _busy(system, leaving):  # noqa: ASYNC110  (no one event says it of all agents)
+async def _settled(system: System, *, leaving: str = "", outside: _Outside | None = None) -> None:
+    """Return when no agent runs, nothing is to be delivered, and nobody outside is about to do something. The look is by the
+    index: it opens no agent."""
+    while await _busy(system, leaving) or (outside is not None and outside.acting):  # noqa: ASYNC110  (no one event says it of all agents)
         await trio.sleep(0.5)
 
 

@@ -74,6 +74,14 @@ def test_the_same_seed_gives_the_same_logs_byte_for_byte_also_in_another_process
     assert "turn/suspend" in first and "child/ended" in first and "mail/sent" in first
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_any_life_gives_the_same_logs_twice(number: int) -> None:
+    """Nothing of the process gets into a log: no address of a task, no order of a set."""
+    choice = Random(number)
+    for life in (any_life(choice) for _ in range(8)):
+        assert proof.text(live(life)) == proof.text(live(life)), life
+
+
 def test_another_seed_gives_another_schedule() -> None:
     seeds = {notation(live(msgspec.structs.replace(BUSY, seed=seed)).logs["a"]) for seed in range(6)}
     assert len(seeds) > 1
