@@ -22,9 +22,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar, final
 
+import trio
+
 from ...storage.errors import CallboardError
 from ...storage.events import TraceEntry
-from ..failures import flatten
+from ..failures import flatten, split_cancelled
 
 T = TypeVar("T")
 LONGEST = 64
@@ -135,12 +137,17 @@ async def walk(
             event = await handler(subject)
             following = next_state(state, event, turn=turn)
         except BaseException as error:
-            us = (clock_ns() - begun) // 1000
-            trace.append(TraceEntry(state.name, start, us, event, type(error).__name__, flatten(error).message or None))
+            trace.append(TraceEntry(state.name, start, (clock_ns() - begun) // 1000, event, *_named(error)))
             raise
         ended = clock_ns()
         trace.append(TraceEntry(state.name, start, (ended - begun) // 1000, event))
         state, begun = following, ended
+
+
+def _named(error: BaseException) -> tuple[str, str | None]:
+    """Type and text of what ended a state. A cancellation has no text of its own, nor has a group of nothing else."""
+    _, own = split_cancelled(error)
+    return (trio.Cancelled.__name__, None) if own is None else (type(own).__name__, flatten(own).message or None)
 
 
 def shortened(trace: Sequence[TraceEntry]) -> list[TraceEntry]:

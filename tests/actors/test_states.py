@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 import pytest
 import trio
@@ -103,6 +104,33 @@ async def test_c151_a_cancelled_state_leaves_an_entry_too() -> None:
             await trio.testing.wait_all_tasks_blocked()
             scope.cancel()
     assert (trace[-1].state, trace[-1].error) == ("RUN", "Cancelled")
+
+
+@pytest.mark.parametrize(("stumbles", "named"), [(False, ("Cancelled", None)), (True, ("ExceptionGroup", "ValueError: no"))])
+async def test_c151_a_group_is_named_by_what_in_it_is_no_cancellation(stumbles: bool, named: tuple[str, str | None]) -> None:
+    async def hangs() -> None:
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled:
+            if stumbles:
+                raise ValueError("no") from None
+            raise
+
+    async def runs(_: str) -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(hangs)
+            nursery.start_soon(trio.sleep_forever)
+        raise AssertionError
+
+    trace: list[TraceEntry] = []
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        with pytest.raises(ExceptionGroup) if stumbles else nullcontext():
+            try:
+                await walk({**handlers(), RUN: runs}, "the turn", trace, turn=1)
+            except BaseExceptionGroup as group:
+                raise group.split(trio.Cancelled)[stumbles] or group from None
+    assert (trace[-1].error, trace[-1].text) == named
 
 
 async def test_c152_an_event_outside_the_table_names_turn_state_and_event() -> None:

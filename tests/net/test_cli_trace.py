@@ -78,7 +78,7 @@ def test_people_read_a_table(state: str, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_state_that_was_cancelled_says_so() -> None:
-    entry = TraceEntry("RUN", 1_764_500_000_123, 2_500_000, None, "Cancelled", "Cancelled")
+    entry = TraceEntry("RUN", 1_764_500_000_123, 2_500_000, None, "Cancelled")
     first, last = trace_lines(TurnEnd(turn=3, reason=Aborted(Cause("user")), latency_ms=2501, trace=(entry,)))
-    assert "2.500 s  Cancelled: Cancelled" in first
+    assert first.endswith("2.500 s  Cancelled")
     assert last.split() == ["3", "2.501", "s", "aborted", "by", "user"]
