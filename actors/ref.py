@@ -243,7 +243,8 @@ class AgentRef(Generic[Out]):
             return True
 
     async def replace(self, message_id: str, content: Content, *, new_id: str | None = None) -> Receipt | Literal[False]:
-        """Put another message in the place of a pending one, under an id of its own; False if that is too late.
+        """Put another message in the place of a pending one, under an id of its own; False if that is too late. Like any message
+        that wakes, one in the place of such a one lets what is parked run.
 
         Raises:
             InputRefused: a plugin or a limit refused it, as it would have on its own.
@@ -261,6 +262,8 @@ class AgentRef(Generic[Out]):
                 await trio.lowlevel.checkpoint()
                 return False
             seq = actor.log.append(*events, blobs=blobs) + 1
+            if events[1].wake:
+                actor.wake()
             await actor.log.commit()
             actor.promises.settle()
             return Receipt(message.id, seq)

@@ -28,6 +28,8 @@ from callboard.storage.messages import Request, Usage
 LIMITS = Limits(connect_s=2, first_chunk_s=8, chunk_gap_s=8, tool_timeout=20, abandon_s=2)
 LONG = " and so on" * 120
 """What answers end with where the window is small: 300 tokens."""
+SUMMARY = 200
+"""Tokens of the longest summary: what is no longer is not worth another."""
 
 
 class Word(Struct, frozen=True):
@@ -99,7 +101,7 @@ class World:
             plugins.append(Commands(*OWN, models={"other": f"other-{name}:it"}))
         if self.life.window:
             by = None if self.life.summary == "plain" else ScriptedModel(self._summarise, provider="sum", keep_requests=False)
-            plugins.append(Compaction(model=by, idle_s=2 if self.life.idle_compaction else None, summary_tokens=200))
+            plugins.append(Compaction(model=by, idle_s=2 if self.life.idle_compaction else None, summary_tokens=SUMMARY))
         return [*plugins, Continue(), EmptyAnswer()] if self.life.again else plugins
 
     def _summarise(self, request: Request) -> Reply:
@@ -154,7 +156,8 @@ class World:
         header: Any = request
         tokens = [message_tokens(message) for message in request.messages]
         whole = header_tokens(header) + sum(tokens)
-        if whole > self.life.window and choose(request.messages, tokens, keep=0) is not None:
+        left = choose(request.messages, tokens, keep=0)
+        if whole > self.life.window and left is not None and left.tokens > SUMMARY:
             self.too_long.append((request.agent, request.turn, request.step, request.attempt, whole))
         return msgspec.structs.replace(reply, usage=Usage(input=whole, output=10))
 

@@ -329,3 +329,18 @@ async def test_c255_mail_runs_after_a_failed_turn_and_what_a_person_sent_waits()
     assert await order(store) == (
         f"{failed} put[t](C) TS3 claim(B) SS3.1 U(B) Q1 C* A SE TE3{{completed}} TS4 claim(C) SS4.1 U(C) {REST} TE4{{completed}}"
     )
+
+
+async def test_c254_what_takes_the_place_of_a_parked_message_runs_at_once_and_not_only_after_a_restart() -> None:
+    """Its put wakes like any other, so it is due: an idle agent must not sit on it."""
+    go = trio.Event()
+    async with opened(make(scripted(Reply.wait(go, Reply.fail("QUOTA")), "second", "third"))) as (system, ref):
+        for text in "123":
+            await ref.followup(text, message_id=text)
+        go.set()
+        await ref.wait_idle()
+        assert [item.parked for item in await ref.pending()] == [True, True]
+        await ref.replace("2", "two", new_id="two")
+        await ref.wait_idle()
+        assert not await ref.pending()
+        assert "TS2 claim(two)" in await order(system.store) and "TS3 claim(3)" in await order(system.store)
