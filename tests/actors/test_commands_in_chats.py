@@ -70,6 +70,7 @@ async def test_c165_c205_compact_summarises_by_the_plugin_of_the_box() -> None:
     async with System.open(":memory:", agents=[agent := helper(*replies, plugins=chat_plugins())]) as system:
         ref = await system.spawn(agent, id="a")
         assert (await ref.ask("/compact")).text == "There is nothing to summarise."
+        assert [record async for record in ref.read(types={"surface/replace"})] == []
         for number in range(4):
             await ref.ask(f"{number} " + "long " * 300)
         before = (await ref.info()).context_tokens or 0
