@@ -28,7 +28,8 @@ STEADY_S = 60.0
 CLOSE_S = 5.0
 REST_S = 0.1
 """Between two looks at the list: a server that cries without end must not keep us busy."""
-PAGES = 100
+PAGES, LISTED = 100, 10_000
+"""So much of a list is read: one that goes on for ever must not fill the memory."""
 
 Dial = Callable[[Callable[[], None], list[str]], AbstractAsyncContextManager[tuple[Any, Any]]]
 """Opens the transport: the SDK's two streams. It calls the function when the server has gone, and lists its last words."""
@@ -181,7 +182,7 @@ class Connection:
             page = await client.list_tools(cursor=cursor)
             tools.extend(page.tools)
             cursor = page.next_cursor
-            if cursor is None:
+            if cursor is None or len(tools) >= LISTED:
                 break
         self._on_tools(tools)
 

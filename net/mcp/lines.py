@@ -17,6 +17,8 @@ _log = logging.getLogger("callboard.mcp")
 LONGEST = 64 * 2**20
 """Bytes of one message."""
 _SHOWN = 200
+_TOLD, _EVERY = 10, 10_000
+"""Of lines that are no messages the first ones are told, and then one in so many."""
 
 
 class Source(Protocol):
@@ -59,13 +61,19 @@ async def receive_messages(source: Source, session: Any, *, name: str, longest: 
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
+    strays = 0
+
     async def take(line: bytes) -> None:
+        nonlocal strays
         if not line.strip():
             return
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError:
-            _log.warning("%s printed what is no message: %r", name, line[:_SHOWN])
+            strays += 1
+            if strays <= _TOLD or strays % _EVERY == 0:
+                _log.warning("%s printed what is no message (%d so far): %r", name, strays, line[:_SHOWN])
+            await trio.lowlevel.checkpoint()  # nobody is waited for on this way, and the others have their turns, too
             return
         await session.send(SessionMessage(message))
 

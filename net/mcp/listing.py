@@ -19,6 +19,8 @@ LARGEST = 131_072
 """Bytes of one tool's description and schema, as JSON."""
 MOST = 1_000
 """Tools of one server."""
+TOGETHER = 1_048_576
+"""Bytes of the descriptions and schemas of one server's tools together: all of them go into every request."""
 
 
 class Listed(Struct, frozen=True):
@@ -42,15 +44,20 @@ def look_at(tools: Iterable[Any], only: frozenset[str] | None = None) -> tuple[t
     """The tools that can be offered, by name, and those that cannot; with `only` no others are looked at."""
     listed: dict[str, Listed] = {}
     refused: list[Refusal] = []
+    room = TOGETHER
     for tool in tools:
         name = well_formed(str(tool.name))
         if only is not None and name not in only:
             continue
-        why = "there are too many tools" if len(listed) >= MOST else _problem(tool.input_schema, tool.description or "")
-        if why or name in listed:
-            refused.append(Refusal(name, why or "the server lists the name twice"))
+        size, why = _size_of(tool) if len(listed) < MOST else (0, "there are too many tools")
+        if name in listed:
+            why = why or "the server lists the name twice"
+        elif size > room:
+            why = why or f"all tools of a server may take {TOGETHER} bytes to describe, and those before it leave {room}"
+        if why:
+            refused.append(Refusal(name, why))
         else:
-            listed[name] = _listed(name, tool)
+            listed[name], room = _listed(name, tool), room - size
     return tuple(listed[name] for name in sorted(listed)), tuple(refused)
 
 
@@ -62,8 +69,20 @@ def _listed(name: str, tool: Any) -> Listed:
     return Listed(name, well_formed(text), {"type": "object", **tool.input_schema}, reads, repeatable)
 
 
-def _problem(schema: Mapping[str, Any], description: str) -> str:
-    """Why no model can be offered a tool with this schema; empty if one can."""
+def _size_of(tool: Any) -> tuple[int, str]:
+    """How many bytes it takes to describe the tool, and why no model can be offered it; empty if one can."""
+    schema, text = tool.input_schema, tool.description or ""
+    why = _problem(schema)
+    if why:
+        return 0, why
+    try:
+        size = len(msgspec.json.encode(schema)) + len(text.encode("utf-8", "replace")) + len(tool.name)
+    except (TypeError, ValueError, RecursionError) as error:
+        return 0, f"its schema is no JSON: {error}"
+    return size, f"it takes {size} bytes to describe, more than {LARGEST}" if size > LARGEST else ""
+
+
+def _problem(schema: Mapping[str, Any]) -> str:
     if schema.get("type", "object") != "object":
         return f"its schema is of the type {schema.get('type')!r}, not of an object"
     properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -71,11 +90,7 @@ def _problem(schema: Mapping[str, Any], description: str) -> str:
         return "the properties of its schema are no schemas"
     if not isinstance(required, list) or not all(isinstance(name, str) for name in cast("list[object]", required)):
         return "`required` of its schema is no list of names"
-    try:
-        size = len(msgspec.json.encode(schema)) + len(description)
-    except (TypeError, ValueError, RecursionError) as error:
-        return f"its schema is no JSON: {error}"
-    return f"it takes {size} bytes to describe, more than {LARGEST}" if size > LARGEST else ""
+    return ""
 
 
 def _values(properties: Any) -> Iterable[object]:

@@ -21,13 +21,15 @@ from ...storage.errors import ToolError
 from ...storage.events.dialogue import Replay
 from ...storage.messages import ToolSpec
 from .connection import Connection
-from .listing import Listed, look_at
+from .listing import Listed, Refusal, look_at
 from .names import assign, free
 from .results import MCP_ERROR, shortened, to_output
 
 _log = logging.getLogger("callboard.mcp")
 UNAVAILABLE = "MCP_UNAVAILABLE"
 LOST = "MCP_LOST"
+TOLD = 10
+"""So many of the tools that are not offered are told one by one."""
 PROGRESS_S = 1.0
 """At most one note of a call's progress in so many seconds, however many the server sends."""
 _CLOSED = "Connection closed"
@@ -67,9 +69,7 @@ class Offers:
     def take(self, tools: Sequence[Any]) -> None:
         """The list as the server gives it now."""
         listed, refused = look_at(tools, self._only)
-        for one in refused:
-            if one.name not in self._refused:
-                _log.warning("tool %r of MCP server %r is not offered: %s", one.name, self._server, one.why)
+        self._tell_of([one for one in refused if one.name not in self._refused])
         self._refused = frozenset(one.name for one in refused)
         names = assign(self._server, (tool.name for tool in listed), self._names)
         self._names |= names
@@ -80,6 +80,12 @@ class Offers:
             for name, tool in self._listed.items()
         }
         self.known = True
+
+    def _tell_of(self, refused: Sequence[Refusal]) -> None:
+        for one in refused[:TOLD]:
+            _log.warning("tool %r of MCP server %r is not offered: %s", one.name[:100], self._server, one.why)
+        if len(refused) > TOLD:
+            _log.warning("%d more tools of MCP server %r are not offered", len(refused) - TOLD, self._server)
 
     def remember(self, specs: Sequence[ToolSpec]) -> None:
         """Tools that a request offered before this process began; they stand in until the server lists its own."""

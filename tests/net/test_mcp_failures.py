@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import mcp_types as types
+import pytest
 import trio
+from mcp.server.lowlevel import Server
 from mcp_world import Shop, Wire, call, offered, results, shop_agent, text
 from trio.testing import MockClock
 
@@ -153,6 +155,32 @@ async def test_a_client_that_is_dropped_is_given_to_nobody_any_more(autojump_clo
         connection.drop(client)  # an old one is nobody's business
         assert connection.client is not None and "up" in repr(connection)
         nursery.cancel_scope.cancel()
+
+
+class Endless(Shop):
+    """A shop whose list has always another page."""
+
+    pages = 0
+
+    def server(self) -> Server[Any]:
+        async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+            self.pages += 1
+            tools = [types.Tool(name=f"t{self.pages}-{n}", input_schema={"type": "object"}) for n in range(500)]
+            return types.ListToolsResult(tools=tools, next_cursor="more")
+
+        return Server("endless", on_list_tools=list_tools)
+
+
+async def test_a_list_that_never_ends_is_read_as_far_as_it_may_be(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop = Endless()
+    agent = shop_agent(["ok"], Wire(shop))
+    async with System.open(":memory:", agents=[agent]) as system:
+        assert (await (await system.spawn(agent, id="a")).ask("go")).result() == "ok"
+    assert shop.pages == 20 and len(offered(agent)) == 1000
+    told = [record.getMessage() for record in caplog.records if "not offered" in record.getMessage()]
+    assert len(told) == 11 and told[-1].startswith("8990 more tools")
 
 
 def test_pauses_double_up_to_the_longest() -> None:

@@ -6,6 +6,7 @@ import base64
 import re
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from mcp_world import text
 
 from callboard.actors.tools import ToolOutput
-from callboard.net.mcp.lines import TooLongError, read_lines
+from callboard.net.mcp.lines import TooLongError, read_lines, receive_messages
 from callboard.net.mcp.listing import LARGEST, MOST, look_at
 from callboard.net.mcp.names import LONGEST, assign, free, prefix_of
 from callboard.net.mcp.results import LONGEST_ERROR, to_output
@@ -108,6 +109,14 @@ def test_hints_only_and_limits() -> None:
     assert look_at([tool("a"), tool("a")])[1][0].why == "the server lists the name twice"
 
 
+def test_all_tools_of_a_server_together_crowd_out_nothing() -> None:
+    fat = [tool(f"t{n}", description="x" * 100_000) for n in range(20)]
+    listed, refused = look_at([*fat, tool("small")])
+    assert [one.name for one in listed] == sorted([f"t{n}" for n in range(10)] + ["small"])
+    assert [one.name for one in refused] == [f"t{n}" for n in range(10, 20)]
+    assert "may take 1048576 bytes to describe" in refused[0].why
+
+
 # -- results
 
 
@@ -183,3 +192,11 @@ async def test_lines_however_they_come() -> None:
 async def test_a_line_without_an_end_is_cut_off() -> None:
     with pytest.raises(TooLongError):
         await lines_of(*[b"x" * 40] * 10)
+
+
+async def test_one_that_prints_rubbish_for_ever_does_not_fill_our_log(caplog: pytest.LogCaptureFixture) -> None:
+    to_session, from_lines = anyio.create_memory_object_stream[Any](0)
+    with from_lines:
+        await receive_messages(Pieces(*[b"rubbish\n" * 1000] * 25), to_session, name="shop")
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 12 and "(1 so far)" in told[0] and "(20000 so far)" in told[-1]
