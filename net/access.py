@@ -30,7 +30,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~!$'*+^`|#%&-]+")
 """What a token may be made of: what a header and the name of a subprotocol can both carry."""
 
 VARIABLE = "CALLBOARD_TOKENS"
-_NO_TOML = 'is no TOML; it needs a table for each token: ["TOKEN"] and then scopes = ["read"]'
+_NO_TOML = 'is no TOML%s; it needs a table for each token: ["TOKEN"] and then scopes = ["read"]'
+_LINE = re.compile(r"at line \d+")
 
 Tokens = Mapping[str, Mapping[str, Any]]
 
@@ -206,19 +207,23 @@ def tokens_in(environment: Mapping[str, str]) -> Tokens | None:
 
 def _read(path: Path) -> Tokens:
     try:
-        return _parse(path.read_text(encoding="utf-8"), str(path))
+        return _parse(path.read_text(encoding="utf-8-sig"), str(path))
     except OSError as error:
         raise UsageError(f"the tokens in {path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} {_NO_TOML}") from error
+        raise UsageError(f"{path} {_NO_TOML % ''}") from error
 
 
 def _parse(text: str, where: str) -> Tokens:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tokens = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         # The parser's text may quote the line, and the line may hold a token.
-        raise UsageError(f"{where} {_NO_TOML}") from error
+        line = _LINE.search(str(error))
+        raise UsageError(f"{where} {_NO_TOML % (f' {line[0]}' if line else '')}") from error
+    if not tokens:
+        raise UsageError(f"{where} holds no token, so nobody could come in; write one, or do without to serve this machine alone")
+    return tokens
 
 
 def _grant(number: int, token: str, granted: object) -> Grant:
@@ -229,4 +234,6 @@ def _grant(number: int, token: str, granted: object) -> Grant:
     try:
         return msgspec.convert(granted, Grant)
     except msgspec.ValidationError as error:
-        raise UsageError(f"token {number + 1}: {error}; it has scopes (of {', '.join(SCOPES)}) and perhaps a prefix") from error
+        # A field that is none may be a part of a token which has a dot in it and stands without quotes.
+        why = "it has a field that is none; does it stand in quotes?" if "unknown field" in str(error) else f"{error};"
+        raise UsageError(f"token {number + 1}: {why} It has scopes (of {', '.join(SCOPES)}) and perhaps a prefix") from error

@@ -86,6 +86,36 @@ def test_tokens_from_a_file(tmp_path: Path) -> None:
         Access(tmp_path / "none.toml")
 
 
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "nobody could come in"),
+        (b"# none yet\n", "nobody could come in"),
+        ('["secret"]'.encode("utf-16"), "is no TOML;"),
+        (b'["s\xe9cret"]', "is no TOML;"),
+        (b'["secret"]\nscopes = ["read"]\n["secret"]', "is no TOML at line 3;"),
+        (b'["secret"]\nscopes = read', "is no TOML at line 2;"),
+        (b"secret = " + b"[" * 5000, "is no TOML;"),
+        (b'secret = "read"', "got `str`"),
+        (b'[a.secret]\nscopes = ["read"]', "does it stand in quotes?"),
+        (b'["secret"]\nscopes = "admin"', "Expected `array`"),
+        (b'["secret"]\nscopes = ["root"]', "'root'"),
+    ],
+)
+def test_a_file_that_holds_something_else_is_one_sentence_without_what_it_holds(tmp_path: Path, data: bytes, says: str) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_bytes(data)
+    with pytest.raises(UsageError) as caught:
+        Access(file)
+    assert says in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_a_file_that_begins_with_a_mark_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    file.write_bytes(b'\xef\xbb\xbf["a-secret"]\r\nscopes = ["read"]\r\n')
+    assert Access(file).admit([(b"authorization", b"Bearer a-secret")]).scopes == ("read",)
+
+
 @pytest.mark.parametrize("token", ["", "has blank", "naïve", 'quo"te', "a\nb", "a,b"])
 def test_a_token_that_no_header_carries_is_refused(token: str) -> None:
     with pytest.raises(UsageError, match="token 1"):

@@ -157,10 +157,17 @@ def test_a_service_is_listed_and_read_as_its_folder_is(
 
 def test_more_connections_than_asked_for_are_turned_away(service: Callable[..., Service]) -> None:
     served = service("--connections", "1")
-    with socket.create_connection(("127.0.0.1", served.said["port"])), pytest.raises(urllib.error.HTTPError, match="503"):
-        served.ask("/healthz")
+    with socket.create_connection(("127.0.0.1", served.said["port"])) as holder:
+        holder.sendall(_HANDSHAKE)
+        assert b" 101 " in holder.recv(1000)
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            served.ask("/healthz")
 
 
+_HANDSHAKE = (
+    b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer a-token\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nsec-websocket-protocol: callboard.v1\r\n\r\n"
+)
 _ASK = """
 import json, sys, urllib.request
 request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), json.loads(sys.argv[3]))
