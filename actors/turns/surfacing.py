@@ -116,10 +116,11 @@ def replace_event(actor: Actor, replacement: Replace) -> SurfaceReplace:
     surface = actor.state.surface
     seqs = [seq for seq, _ in surface.entries()]
     inside = _between(seqs, replacement.start, actor.log.last if replacement.end is None else replacement.end)
-    why = surface.check_replace(inside[0], inside[-1]) if inside else "the range holds no message of the surface"
-    if why is not None:
+    ends = surface.ends_of(inside)
+    why = ends if isinstance(ends, str) else surface.check_replace(*ends)
+    if isinstance(ends, str) or why is not None:
         raise UsageError(f"the view cannot be rewritten: {why}", agent=actor.id, turn=actor.position.turn)
-    return SurfaceReplace(start=inside[0], end=inside[-1], message=replacement.message, cause=replacement.cause)
+    return SurfaceReplace(start=ends[0], end=ends[1], message=replacement.message, cause=replacement.cause)
 
 
 def _between(seqs: list[int], start: int, end: int) -> list[int]:

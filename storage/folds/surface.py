@@ -32,7 +32,7 @@ from .view import MessageView
 
 if TYPE_CHECKING:
     from _hashlib import HASH
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 
 class SurfaceState(Struct, frozen=True):
@@ -220,6 +220,19 @@ class Surface:
         self._media = any(map(_shows_media, self._recorded))
 
     # -- replacing
+
+    def ends_of(self, seqs: Collection[int]) -> tuple[int, int] | str:
+        """The seqs that a `surface/replace` of exactly these messages names, or why there is no such one. They are the first and
+        the last as recorded: results stand in the order of their calls, and one that a person had to allow comes late."""
+        wanted = set(seqs)
+        places = [place for place, seq in enumerate(self._seqs) if seq in wanted]
+        if not places:
+            return "the range holds no message of the surface"
+        first, last = places[0], places[-1]
+        between = {seq for seq, _ in self.entries()}.intersection(self._seqs[first : last + 1]) - wanted
+        if between:
+            return f"seq {min(between)} was recorded among them and stands elsewhere; move the range"
+        return self._seqs[first], self._seqs[last]
 
     def check_replace(self, start: int, end: int) -> str | None:
         """Why a `surface/replace` over these two seqs would be refused; None if it may be written."""

@@ -11,6 +11,7 @@ from helpers import check, events, make, order, scripted
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from callboard.actors import Agent, AgentRef, Approval, Ask, System, ToolContext, delegate, tool
+from callboard.actors.plugins import Commands, Compaction
 from callboard.actors.testing import Reply, ScriptedModel, every_crash, trio_wall
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
@@ -328,4 +329,27 @@ async def test_c119_two_questions_are_answered_days_apart(autojump_clock: MockCl
             assert len(paid) == 1
         assert (await ref.outcome("hi")).text == "signed; paid"
     assert "TR1" not in await order(store)
+    await check(store)
+
+
+async def test_what_was_signed_late_can_be_summarised_with_its_call(autojump_clock: MockClock) -> None:
+    """The result of the tool beside it was recorded first, and stands behind it: by their seqs the range would end too early."""
+
+    @tool(mode="parallel")
+    async def look() -> str:
+        """Look."""
+        return "looked"
+
+    store, agent = MemoryStore(), desk(beside=(look,), plugins=[Commands(), Compaction()])
+    async with System.open(store, agents=[agent], idle_after=IDLE_S) as system:
+        ref = await asked(system, agent)
+        await trio.sleep(LONG_S)
+        await system.answer((await question(system)).id, "allow", by="ann")
+        await ref.wait_idle()
+        assert "res(look) answered call(s) res(s)" in await order(store)
+        await ref.followup("/compact")
+        await ref.wait_idle()
+        log = await order(store)
+        assert "cmdres cut(" in log, log
+        assert len(await ref.messages()) == 2
     await check(store)
