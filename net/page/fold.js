@@ -10,17 +10,26 @@ const MARKS = {
   "turn/resume": () => "Taken up again after a restart",
   "surface/replace": (r) =>
     `${r.message ? "A summary stands for" : "Out of view:"} seqs ${r.start} to ${r.end}${r.cause ? ` (${r.cause})` : ""}`,
-  "command/run": (r) => `/${r.name}${r.args ? ` ${r.args}` : ""}`,
+  "command/run": (r) => `${r.name}${r.args ? ` ${r.args}` : ""}`,
   "command/result": (r) => r.text,
   "mail/sent": (r) => `${r.kind} to ${r.to}${r.dead ? ", which was deleted" : ""}`,
   "timer/set": (r) => "A reminder was set",
   "timer/fired": (r) => `A reminder fired${r.late ? ", late" : ""}`,
   "timer/cancelled": () => "A reminder was taken back",
-  "outbox/put": (r) => `Reply to ${[r.route?.channel, r.route?.chat].filter(Boolean).join(":") || "its route"}`,
-  "outbox/failed": (r) => `The reply could not be delivered: ${r.failure?.code ?? ""}`,
+  "outbox/put": (r) => `Reply to ${[r.route?.channel, r.route?.chat].filter(Boolean).join(":") || "its route"}${said(r.content)}`,
+  "outbox/failed": (r) => `The reply could not be delivered: ${r.failure?.message || (r.failure?.code ?? "")}`,
   "log/forked": (r) => `Forked from ${r.source} at seq ${r.at}`,
-  note: (r) => `Note: ${r.kind}`,
+  note: (r) =>
+    r.kind === "callboard/delivery"
+      ? `A reply that an earlier process left is sent again; processes that ended meanwhile: ${r.data?.ends ?? 0}`
+      : `Note: ${r.kind}`,
 };
+
+/** The beginning of a reply's text, behind a colon. */
+function said(content) {
+  const text = (Array.isArray(content) ? content : []).map((block) => block?.text ?? "").join("");
+  return text ? `: ${text.slice(0, 200)}` : "";
+}
 
 export class Timeline {
   constructor() {

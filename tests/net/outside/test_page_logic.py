@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import json
 import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from page_stage import Stage
 
-from callboard.storage.records import to_json
+from callboard.storage import events as e
+from callboard.storage.folds.outbox import counted
+from callboard.storage.messages import Failure, TextBlock
+from callboard.storage.records import Record, to_json
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -37,7 +41,6 @@ FOLD = """async (records) => {
 
 def records(stage: Stage, id: str) -> list[Any]:
     """The log of an agent as the service sends it."""
-    import json
 
     async def read() -> list[Any]:
         return [json.loads(to_json(record)) async for record in (await stage.system.get(id)).read()]
@@ -66,6 +69,34 @@ def test_a_log_in_any_order_with_anything_missing_is_folded(stage: Stage, page: 
             some = [{**record, "seq": seq} for seq, record in enumerate(some)]
         found = page.evaluate(FOLD, some)
         assert all(0 <= place <= 1 for turn in found["places"] for place in turn)
+
+
+MARKS = """async (records) => {
+    const { Timeline } = await import("/page/fold.js");
+    const timeline = new Timeline();
+    for (const record of records) timeline.apply(record);
+    return timeline.top.map((node) => node.text);
+}"""
+
+
+def test_commands_and_replies_are_said_as_they_were(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    route = e.Route(channel="irc", chat="#docs")
+    events = [
+        e.CommandRun(id="m", name="/karma", args="ann"),
+        e.OutboxPut(delivery="d", route=route, content=(TextBlock("ann has 1"),), turn=0),
+        counted("d", 1),
+        e.Note(kind="mine"),
+        e.OutboxFailed(delivery="d", failure=Failure("REFUSED", "the room is gone")),
+    ]
+    log = [json.loads(to_json(Record(seq, 1, event))) for seq, event in enumerate(events)]
+    assert page.evaluate(MARKS, log) == [
+        "/karma ann",
+        "Reply to irc:#docs: ann has 1",
+        "A reply that an earlier process left is sent again; processes that ended meanwhile: 1",
+        "Note: mine",
+        "The reply could not be delivered: the room is gone",
+    ]
 
 
 def test_the_end_of_a_log_is_folded_like_the_whole(stage: Stage, page: Page, log: list[Any]) -> None:
