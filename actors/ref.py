@@ -220,7 +220,7 @@ class AgentRef(Generic[Out]):
         """
         return await compact(await self._runtime.registry.actor(self.id))
 
-    def _edge(self, kind: EdgeKind) -> AbstractContextManager[None]:
+    def _edge(self, kind: EdgeKind) -> AbstractContextManager[object]:
         return wait_edge(self._runtime, self.id, kind)
 
     # -- the inbox

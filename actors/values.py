@@ -56,7 +56,7 @@ def moment(unix_ms: int) -> datetime:
 # -- outcomes
 
 
-class Outcome(Struct, Generic[Out], frozen=True, kw_only=True):
+class Outcome(Struct, Generic[Out], frozen=True, kw_only=True, gc=False):
     """How a turn ended, as its `turn/end` says. A turn that ended badly is an Outcome too; `result` is what raises."""
 
     agent: str
@@ -127,14 +127,14 @@ _EXPLAINED = {
 }
 
 
-class Receipt(Struct, frozen=True):
+class Receipt(Struct, frozen=True, gc=False):
     """A message is on disk: its id, and the seq of its `inbox/put` (of a control command: its `command/run`)."""
 
     message_id: str
     seq: int
 
 
-class Delta(Struct, frozen=True):
+class Delta(Struct, frozen=True, gc=False):
     """A piece of what an agent shows while it works; resume after `seq`.
 
     `text` of a "tool" is the tool's name. "discard": drop what this step has shown so far, its attempt failed. "end" has the

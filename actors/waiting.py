@@ -7,8 +7,8 @@ holds no turn, can never be part of a cycle.
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -22,24 +22,19 @@ if TYPE_CHECKING:
     from .runtime import Runtime
     from .waits import EdgeKind
 
-_FOREVER = nullcontext()
+_FOREVER = _NO_EDGE = nullcontext()
 in_turn: contextvars.ContextVar[str | None] = contextvars.ContextVar("callboard.in_turn", default=None)
 """The id of the agent whose turn this task is part of; None outside of turns."""
 
 
-@contextmanager
-def wait_edge(runtime: Runtime, target: str, kind: EdgeKind) -> Generator[None]:
-    """A wait from inside a turn is an edge of the wait graph; from outside it is nobody's business.
+def wait_edge(runtime: Runtime, target: str, kind: EdgeKind) -> AbstractContextManager[object]:
+    """A wait from inside a turn is an edge of the wait graph, for the length of a block; from outside it is nobody's business.
 
     Raises:
         AskCycle: it would never end.
     """
     waiter = in_turn.get()
-    if waiter is None:
-        yield
-        return
-    with runtime.graph.edge(waiter, target, kind, since=runtime.now_ms()):
-        yield
+    return _NO_EDGE if waiter is None else runtime.graph.edge(waiter, target, kind, since=runtime.now_ms())
 
 
 async def await_outcome(runtime: Runtime, agent: str, message_id: str, timeout: float | None) -> Outcome[Any]:

@@ -11,7 +11,7 @@ from ..storage.events.base import FreeJson
 from ..storage.messages import AgentSource, Message
 
 
-class Item(Struct, frozen=True, omit_defaults=True):
+class Item(Struct, frozen=True, omit_defaults=True, gc=False):
     """A pending message: what its `inbox/put` says, the `seq` of that record, and its `place` in the lane.
 
     Places are seqs too; an item that replaces another has the other's. `parked` is filled in for whoever lists the inbox.
@@ -44,7 +44,7 @@ class Item(Struct, frozen=True, omit_defaults=True):
         return self.not_before is None or now is None or self.not_before <= now
 
 
-class Fate(Struct, frozen=True, omit_defaults=True):
+class Fate(Struct, frozen=True, omit_defaults=True, gc=False):
     """What became of a message: the `seq` of its put (or `command/run`), the `turn` that took it, `why` it was dropped."""
 
     kind: Literal["pending", "parked", "claimed", "dropped", "command"]
@@ -53,7 +53,7 @@ class Fate(Struct, frozen=True, omit_defaults=True):
     why: Literal["withdrawn", "cancelled", "replaced"] | None = None
 
 
-class Hole(Struct, frozen=True):
+class Hole(Struct, frozen=True, gc=False):
     """The place of an item that was dropped as `replaced`, held for the put that replaces it (the next record)."""
 
     id: str

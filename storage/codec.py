@@ -23,7 +23,7 @@ from .store import Batch, Summary
 Item = Record | ChunkRun
 
 
-class Frame(Struct, frozen=True, array_like=True):
+class Frame(Struct, frozen=True, array_like=True, gc=False):
     """One batch in the journal. `later` are the times after `time`, as flat pairs of (record, ms since the one before);
     `runs` say where chunks stand, as flat pairs of (record they come before, how many); `ids` give the offset of each seq."""
 
@@ -62,7 +62,7 @@ PackedOp = tuple[int, list[str]] | Chunk
 _TEXT, _REASONING, _CALL = 0, 1, 2
 
 
-class PackedRun(Struct, frozen=True, array_like=True):
+class PackedRun(Struct, frozen=True, array_like=True, gc=False):
     """One run: times as the first one and the steps after it (None: they are all the same)."""
 
     turn: int

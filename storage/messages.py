@@ -2,6 +2,9 @@
 
 All are frozen structs, tagged by `type` (blocks), `kind` (sources, chunks); they are the vocabulary of the log and of every
 adapter. Rules of evolution: only optional fields are added, and a field never changes its meaning.
+
+`gc=False` here and with events: they are values and no part of a cycle, so the garbage collector need neither count nor visit
+them, of which there are more than of anything else.
 """
 
 from __future__ import annotations
@@ -21,14 +24,14 @@ Meta = dict[str, Any]
 # -- blocks
 
 
-class TextBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
+class TextBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text", gc=False):
     """Visible text."""
 
     text: str
     meta: Meta | None = None
 
 
-class ReasoningBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
+class ReasoningBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning", gc=False):
     """The model's reasoning, with the provider's signature where it gives one."""
 
     text: str
@@ -36,7 +39,7 @@ class ReasoningBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", 
     meta: Meta | None = None
 
 
-class ToolCallBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-call"):
+class ToolCallBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-call", gc=False):
     """A call the model asks for; `arguments` is its own text, which need not be valid JSON."""
 
     id: str
@@ -45,7 +48,7 @@ class ToolCallBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", t
     meta: Meta | None = None
 
 
-class Image(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="image"):
+class Image(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="image", gc=False):
     """A picture: by `url`, or by the digest of a `blob`. `data` is only for sending; acceptance turns it into a blob."""
 
     media_type: str
@@ -65,7 +68,7 @@ class Image(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="imag
         return cls(media_type, data=data)
 
 
-class File(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="file"):
+class File(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="file", gc=False):
     """A document: by `url`, or by the digest of a `blob`. `data` is only for sending; acceptance turns it into a blob."""
 
     media_type: str
@@ -86,7 +89,7 @@ class File(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="file"
         return cls(media_type, name=name, data=data)
 
 
-class ToolResultBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-result"):
+class ToolResultBlock(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-result", gc=False):
     """What a call gave, as the model reads it."""
 
     call_id: str
@@ -112,30 +115,30 @@ def _guess_type(path: str | Path) -> str:
 # -- sources
 
 
-class UserSource(Struct, frozen=True, tag_field="kind", tag="user"):
+class UserSource(Struct, frozen=True, tag_field="kind", tag="user", gc=False):
     """A person, or the program that embeds us."""
 
 
-class PluginSource(Struct, frozen=True, tag_field="kind", tag="plugin"):
+class PluginSource(Struct, frozen=True, tag_field="kind", tag="plugin", gc=False):
     """A plugin, or the runtime itself."""
 
     name: str
 
 
-class AgentSource(Struct, frozen=True, tag_field="kind", tag="agent"):
+class AgentSource(Struct, frozen=True, tag_field="kind", tag="agent", gc=False):
     """Another agent."""
 
     id: str
 
 
-class ModelSource(Struct, frozen=True, tag_field="kind", tag="model"):
+class ModelSource(Struct, frozen=True, tag_field="kind", tag="model", gc=False):
     """A model."""
 
     provider: str
     model: str
 
 
-class ToolSource(Struct, frozen=True, tag_field="kind", tag="tool"):
+class ToolSource(Struct, frozen=True, tag_field="kind", tag="tool", gc=False):
     """A tool call."""
 
     call_id: str
@@ -148,7 +151,7 @@ USER = UserSource()
 # -- messages
 
 
-class Message(Struct, frozen=True, omit_defaults=True):
+class Message(Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of the history. `id` is minted once and never reused; `source` says who wrote it."""
 
     id: str
@@ -228,7 +231,7 @@ class Failure(Struct, frozen=True, omit_defaults=True, gc=False):
 # -- chunks
 
 
-class BlockStart(Struct, frozen=True, tag_field="kind", tag="block-start"):
+class BlockStart(Struct, frozen=True, tag_field="kind", tag="block-start", gc=False):
     """Block `index` begins; `block` is its empty shape."""
 
     index: int
@@ -259,7 +262,7 @@ class ToolCallDelta(Struct, frozen=True, omit_defaults=True, tag_field="kind", t
     arguments: str = ""
 
 
-class BlockEnd(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="block-end"):
+class BlockEnd(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag="block-end", gc=False):
     """Block `index` is whole; `meta` is what the provider wants back with it."""
 
     index: int
@@ -285,7 +288,7 @@ Chunk = BlockStart | TextDelta | ReasoningDelta | ToolCallDelta | BlockEnd | Usa
 # -- requests
 
 
-class Settings(Struct, frozen=True, omit_defaults=True):
+class Settings(Struct, frozen=True, omit_defaults=True, gc=False):
     """How to sample. None means the adapter's default. `extra`: what an adapter adds, by provider."""
 
     temperature: float | None = None
@@ -295,7 +298,7 @@ class Settings(Struct, frozen=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
 
 
-class ToolSpec(Struct, frozen=True):
+class ToolSpec(Struct, frozen=True, gc=False):
     """A tool as the model sees it; `schema` is the JSON schema of its arguments."""
 
     name: str
@@ -303,7 +306,7 @@ class ToolSpec(Struct, frozen=True):
     schema: dict[str, Any]
 
 
-class Header(Struct, frozen=True, omit_defaults=True):
+class Header(Struct, frozen=True, omit_defaults=True, gc=False):
     """All of a request but its messages. `defaulted` names the settings that the adapter filled in; `output` is the JSON schema
     of the answer, for providers that answer by one."""
 
@@ -316,7 +319,7 @@ class Header(Struct, frozen=True, omit_defaults=True):
     output: dict[str, Any] | None = None
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class Request(Struct, frozen=True, omit_defaults=True, gc=False):
     """One model call, frozen. `output` is the JSON schema that the answer has to fit; an adapter sees it only in `prepare`,
     unless it says there that it honours it. `agent`, `turn`, `step`, `attempt` mark a request of the loop; they are not part
     of its digest."""

@@ -24,7 +24,7 @@ Flag = Literal["attention", "timer"]
 its time."""
 
 
-class Summary(Struct, frozen=True, omit_defaults=True):
+class Summary(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the index knows of an agent without reading its log; it goes with every batch and replaces the last one."""
 
     name: str = ""
@@ -53,7 +53,7 @@ class Summary(Struct, frozen=True, omit_defaults=True):
         return self.open or self.due or self.outbox > 0 or "child" in self.waits
 
 
-class Head(Struct, frozen=True):
+class Head(Struct, frozen=True, gc=False):
     """Where an agent's log ends: its last seq, that record's time, the epoch that wrote it, and the index's summary."""
 
     agent: str
@@ -70,7 +70,7 @@ class Snapshot(Struct, frozen=True):
     data: bytes
 
 
-class Batch(Struct, frozen=True):
+class Batch(Struct, frozen=True, gc=False):
     """Records of one agent, to be written as they are or not at all.
 
     `follows` is the seq before the first of `items` (-1 for a new log); with a last seq other than that the unit is stale.

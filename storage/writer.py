@@ -88,8 +88,9 @@ class Writer:
 
     def want(self) -> None:
         """Somebody waits for a commit."""
-        self._wanted = True
-        self._lot.unpark_all()
+        if not self._wanted:  # else the task knows, and has not parked since
+            self._wanted = True
+            self._lot.unpark_all()
 
     def expect(self) -> Expectation:
         """A driver was woken: a flush waits for its first barrier."""
@@ -132,7 +133,9 @@ class Writer:
             await self._flush()
 
     async def _until_needed(self) -> None:
-        if self._wanted or self._stopping:
+        if self._wanted:
+            return  # gathering is a checkpoint
+        if self._stopping:
             await trio.lowlevel.checkpoint()
             return
         with trio.CancelScope(deadline=self._lazy_at) as self._sleep:

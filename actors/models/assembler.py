@@ -48,7 +48,7 @@ DECLINED: Mapping[Finish, str] = {"refusal": "REFUSAL", "content-filter": "CONTE
 Kind = Literal["text", "reasoning", "tool-call"]
 
 
-class Assembled(Struct, frozen=True):
+class Assembled(Struct, frozen=True, gc=False):
     """What a stream came to. `failure` is there exactly if the finish is `error` or `aborted`."""
 
     blocks: tuple[Block, ...] = ()

@@ -19,7 +19,7 @@ from ...storage.errors import UsageError
 from ...storage.messages import Chunk, Request, Settings
 
 
-class RetryPolicy(Struct, frozen=True):
+class RetryPolicy(Struct, frozen=True, gc=False):
     """How a provider wants failed calls tried again: `tries` in all, the first wait and the longest one, in seconds."""
 
     tries: int = 5
@@ -27,7 +27,7 @@ class RetryPolicy(Struct, frozen=True):
     max_s: float = 10.0
 
 
-class Prepared(Struct, frozen=True):
+class Prepared(Struct, frozen=True, gc=False):
     """A request an adapter has looked at, and what it knows about the model.
 
     `defaults` fills settings that nobody set (by the names of `Settings`); `context_window` in tokens, None if unknown;

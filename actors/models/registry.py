@@ -27,7 +27,7 @@ BUILT_IN: dict[str, Callable[[], Model]] = {}
 _MAKERS_OF = {"gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "claude": "anthropic", "gemini": "google"}
 
 
-class Resolved(Struct, frozen=True):
+class Resolved(Struct, frozen=True, gc=False):
     """Where a model's name leads: `model` is its adapter, bound to `name`; None if no adapter is registered."""
 
     provider: str

@@ -13,8 +13,7 @@ from __future__ import annotations
 import contextvars
 import resource
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import trio
@@ -93,6 +92,29 @@ class Slots:
         waiter.event.set()
 
 
+class Held:
+    """A slot, for the length of a block; a class, since it is entered for every request."""
+
+    __slots__ = ("_all", "_family", "_mark", "_provider", "_slots")
+
+    def __init__(self, slots: ModelSlots, provider: str, family: str) -> None:
+        self._all, self._provider, self._family = slots, provider, family
+        self._slots: Slots | None = None
+
+    async def __aenter__(self) -> None:
+        if _holding.get():
+            return
+        slots = self._all.of(self._provider)
+        if not slots.take_nowait():
+            await slots.take(self._family)
+        self._slots, self._mark = slots, _holding.set(True)
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._slots is not None:
+            _holding.reset(self._mark)
+            self._slots.release()
+
+
 class ModelSlots:
     """The slots of all providers of a system."""
 
@@ -120,21 +142,9 @@ class ModelSlots:
             slots = self._slots[provider] = Slots(slots_of_machine() if limit is None else limit)
         return slots
 
-    @asynccontextmanager
-    async def held(self, provider: str, family: str) -> AsyncGenerator[None]:
-        """Hold a slot for the length of a block, unless this task holds one already."""
-        if _holding.get():
-            yield
-            return
-        slots = self.of(provider)
-        if not slots.take_nowait():
-            await slots.take(family)
-        mark = _holding.set(True)
-        try:
-            yield
-        finally:
-            _holding.reset(mark)
-            slots.release()
+    def held(self, provider: str, family: str) -> Held:
+        """Hold a slot for the length of an `async with` block, unless this task holds one already."""
+        return Held(self, provider, family)
 
     def statistics(self) -> Mapping[str, Mapping[str, int]]:
         """By provider: how many slots there are, are taken, and are waited for."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .turn import Turn
 
 
-class Call(Struct, frozen=True):
+class Call(Struct, frozen=True, gc=False):
     """A request that is ready to be sent: frozen, with the adapter that prepared it (None: `stream` middleware owns it)."""
 
     request: Request

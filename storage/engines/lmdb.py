@@ -114,13 +114,26 @@ class LmdbStore:
         self._writable()
         for unit in units:
             check_unit(unit)
-        async with self._turn:
+        await self._take_turn()
+        try:
             folder = self._writable()
             plan = self._plan(folder, units)
-            if not plan.empty:
+            if plan.empty:
+                await trio.lowlevel.checkpoint()
+            else:
                 await self._write(folder, plan)
             self._counters["commits"] += 1
             return plan.results
+        finally:
+            self._turn.release()
+
+    async def _take_turn(self) -> None:
+        # `async with` would be a scheduler pass for each commit, and an agent alone waits for every one of them.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._turn.locked():
+            await self._turn.acquire()
+        else:
+            self._turn.acquire_nowait()
 
     def _plan(self, folder: Folder, units: Sequence[Unit]) -> Plan:
         overlay = folder.overlay

@@ -8,7 +8,7 @@ know an agent the overlay is right.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from ..codec import decode_frame
@@ -86,7 +86,7 @@ class Overlay:
 
     # -- fed by the owner, after its transaction is on disk
 
-    def add(self, row: Row, position: int, first: int, head: Head, ids: dict[str, int]) -> None:
+    def add(self, row: Row, position: int, first: int, head: Head, ids: Mapping[str, int]) -> None:
         """One more frame of `row`, at `position`."""
         row.last, row.time, row.epoch, row.summary = head.last, head.time, head.epoch, head.summary
         row.add(position, first)

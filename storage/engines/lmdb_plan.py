@@ -7,7 +7,6 @@ they are on disk do the plan's *effects* reach the overlay. So a failed transact
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
     from .lmdb_env import Tables, Transaction
 
 APPENDED = ("journal", "chunks")
-Effect = Callable[[Overlay], None]
+Added = tuple[Row, int, int, Head, Mapping[str, int]]
+"""What the overlay has to know of a frame: head before it, position, first seq, head after it, ids. (A closure would be as short,
+and eight objects more for every agent and commit: many agents at once keep the garbage collector busy.)"""
 
 
 class Staged:
@@ -33,9 +34,8 @@ class Staged:
     def __init__(self) -> None:
         self.rows: Rows = {}
         self.work: list[Callable[[Transaction], None]] = []
-        self.effects: list[Effect] = []
+        self.effects: list[Added | Row] = []
         self.ends: dict[str, tuple[Row, int, int] | None] = {}
-        self.places: dict[int, array[int]] = {}
         self.frames = self.deletes = 0
 
     def put(self, table: str, key: bytes, value: bytes) -> None:
@@ -49,8 +49,6 @@ class Staged:
         self.work += other.work
         self.effects += other.effects
         self.ends.update(other.ends)
-        for log, places in other.places.items():
-            self.places.setdefault(log, array("q")).extend(places)
         self.frames += other.frames
         self.deletes += other.deletes
 
@@ -138,10 +136,8 @@ class Plan:
             staged.work.append(partial(hold_blob, self._tables, row.log, digest, data, first))
         staged.frames += 1
         staged.ends[batch.agent] = (row, last, time)
-        staged.places.setdefault(row.log, array("q")).extend((position, first))
         head = Head(batch.agent, last, time, batch.epoch, batch.summary)
-        ids = dict(batch.ids)
-        staged.effects.append(lambda overlay: overlay.add(row, position, first, head, ids))
+        staged.effects.append((row, position, first, head, batch.ids))
         return None
 
     def _create(self, agent: str, below: Ancestry, staged: Staged) -> Row:
@@ -174,12 +170,13 @@ class Plan:
             return gone(delete.agent, "does not exist")
         row = end[0]
         places = row.unindexed()
-        for source in (self._all.places, staged.places):
-            places.extend(source.get(row.log, ()))
+        for effect in (*self._all.effects, *staged.effects):
+            if not isinstance(effect, Row) and effect[0].log == row.log:
+                places.extend(effect[1:3])
         staged.work.append(partial(delete_log, self._tables, Doomed(row.agent, row.log, row.below, places)))
         staged.deletes += 1
         staged.ends[delete.agent] = None
-        staged.effects.append(lambda overlay: overlay.drop(row))
+        staged.effects.append(row)
         return None
 
     # -- the job
@@ -215,7 +212,10 @@ class Plan:
             self._overlay.written(self._written)
         self._overlay.state = self.state
         for effect in self._all.effects:
-            effect(self._overlay)
+            if isinstance(effect, Row):
+                self._overlay.drop(effect)
+            else:
+                self._overlay.add(*effect)
         self._overlay.commits += 1
 
     def deleted(self) -> list[str]:

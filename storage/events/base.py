@@ -17,7 +17,7 @@ Lane = Literal["next-turn", "next-step"]
 CauseKind = Literal["user", "parent", "disposed", "hook"]
 
 
-class Event(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type"):
+class Event(Struct, frozen=True, omit_defaults=True, kw_only=True, tag_field="type", gc=False):
     """What all events are: frozen, tagged by `type`, flat in JSON."""
 
 
@@ -44,7 +44,7 @@ class AskedBy(Struct, frozen=True, gc=False):
     agent: str
 
 
-class Reason(Struct, frozen=True):
+class Reason(Struct, frozen=True, gc=False):
     """What all end reasons have: their `kind`, the tag in JSON."""
 
     @property

@@ -80,6 +80,8 @@ def wait_kinds(at: Position, approvals: Approvals, asks: Asks, children: Childre
     if not at.open:
         found = {"child"} if any(child.background for child in children.alive()) else set[str]()
         return _sorted({"timer", *found} if timed else found)
+    if not at.calls and at.retry_at is None and not approvals.open:
+        return ()  # the usual case, asked at every commit
     found = {"approval"} if approvals.open else set[str]()
     if at.retry_at is not None:
         found.add("retry")
