@@ -36,11 +36,16 @@ async def fold_prefix(store: Store, agent: str, upto: int) -> tuple[AgentState, 
     Raises:
         AgentNotFound, UnknownRecord, StoreError: as for `fold_log`.
     """
-    state, time = AgentState(), 0
+    time = 0
     with _readable(agent):
-        async for record in store.read(agent, -1, upto, NO_CHUNKS):
+        snapshot = await store.snapshot(agent)
+        if snapshot is not None and snapshot.seq > upto:
+            snapshot = None  # there is no other; what came before it is folded from the beginning
+        state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
+        async for record in store.read(agent, -1 if snapshot is None else snapshot.seq, upto, NO_CHUNKS):
             refuse_unknown(record, agent)
             state.apply(record.seq, record.time, record.event)
+        async for record in store.read(agent, upto - 1, upto):
             time = record.time
     return state, time
 
