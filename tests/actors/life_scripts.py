@@ -118,6 +118,8 @@ class Life(Struct, frozen=True, repr_omit_defaults=True):
     """After how many seconds an agent leaves memory, and a turn that waits for a person its driver."""
     look_s: float = 3
     """How often a person looks for questions."""
+    jump_s: int = 0
+    """By how much the wall clock has jumped when it is recovered."""
     absent: bool = False
     """Whether the definition of `a` is missing at the first start after a crash, now and then."""
     seed: int = 0
@@ -184,6 +186,7 @@ def _surroundings(choice: Random) -> dict[str, Any]:
         "rest_s": choice.choice((1, 5)),
         "look_s": choice.choice((3, 3, 8, 20)),
         "absent": few() < 0.3,
+        "jump_s": choice.choice((0, 0, 0, -120, 31_536_000)),
     }
 
 

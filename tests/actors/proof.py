@@ -296,7 +296,11 @@ def _recovered(life: Life, lived: Lived, cut: Cut, mode: str, snapshots: Cut, *,
 
 async def _restart(life: Life, lived: Lived, cut: Cut, mode: str, snapshots: Cut, absent: bool) -> Lived:
     world, store = World(life), await left_by(lived.logs, cut, {a: s for a, s in snapshots.items() if s < cut.get(a, -1)})
-    now = trio_wall(START)
+    clock = trio_wall(START)
+
+    def now() -> float:
+        return clock() + life.jump_s
+
     with _patience(start=cut) as watch:
         if absent:
             async with _open(world, store, world.without_a(recovery=mode), now) as system, _people(world, system):

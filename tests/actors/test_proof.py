@@ -184,6 +184,12 @@ FOUND: dict[str, Life] = {
     "a turn that is cancelled behind its last word does not end as if it had put one": Life(
         turns=((Step(seams=(("turn_stopping", "cancel"),)),),), chat=("ok",)
     ),
+    "a batch whose first result came last is compacted, and the next request fits": Life(
+        turns=((Step(kind="tools", tools=("approved", "telling")), Step(kind="tools", tools=("slow",))),),
+        window=1200,
+        rest_s=1,
+        look_s=8,
+    ),
     "a turn that fell asleep, was steered and answered late goes on wherever the kill": Life(
         turns=((Step(kind="tools", tools=("approved", "slow")),),),
         meanwhile=(Moment(16, "say", after_s=4), Moment(16, "/status", after_s=1)),
