@@ -21,8 +21,8 @@ from callboard.actors import AgentRef, Model, ModelError
 from callboard.actors.plugins import Retry
 from callboard.actors.testing import check_model, every_crash
 from callboard.net.adapters import Anthropic, OpenAI
-from callboard.storage import events as e
 from callboard.storage import StoreError, open_store, verify
+from callboard.storage import events as e
 from callboard.storage.messages import Chunk, FinishChunk, Message, ReasoningBlock, Request, TextBlock, TextDelta
 
 pytestmark = pytest.mark.outside
