@@ -22,14 +22,18 @@ PAGE = "net/page/"
 
 
 def sources() -> list[str]:
-    """Files of the working tree that git tracks or would track, below the root; deleted ones left out."""
+    """Files of the working tree that git tracks or would track; deleted ones left out, and programs that somebody put into the
+    root to try something: setuptools would take them for modules of the package."""
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: there is no list of tracked files to compare with")
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"], cwd=ROOT, check=True, capture_output=True
-    )
-    names = [n for n in listed.stdout.decode().split("\0") if n]
-    return [n for n in names if (ROOT / n).is_file() and not n.startswith(".types/")]
+    tracked = _listed("--cached")
+    new = [n for n in _listed("--others", "--exclude-standard") if "/" in n]
+    return [n for n in [*tracked, *new] if (ROOT / n).is_file() and not n.startswith(".types/")]
+
+
+def _listed(*which: str) -> list[str]:
+    done = subprocess.run(["git", "ls-files", *which, "-z"], cwd=ROOT, check=True, capture_output=True)
+    return [n for n in done.stdout.decode().split("\0") if n]
 
 
 def expected() -> set[str]:

@@ -38,6 +38,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     to_run_again: int
     """Of these, how many failed for a reason that was not the task's: they count in no score, and the next run tries them
     again."""
+    why_again: str
+    """What the first of those failed with; empty if there is none."""
     scores: tuple[ScoreSummary, ...]
     steps: Mean | None
     usage: Usage
@@ -62,6 +64,7 @@ def summarise(name: str, what: str, rows: Sequence[Row]) -> Summary:
         completed=sum(row.outcome.ok for row in rows),
         ends=dict(ends.most_common()),
         to_run_again=len(rows) - len(counted),
+        why_again=next((_why(row) for row in rows if not row.stands), ""),
         scores=tuple(_score(name, counted) for name in score_names(counted)),
         steps=mean_of([float(row.outcome.steps) for row in counted]),
         usage=usage,
@@ -102,6 +105,16 @@ def _end(row: Row) -> str:
             return reason.kind
 
 
+def _why(row: Row) -> str:
+    match row.outcome.reason:
+        case Errored(error=error):
+            return error.message or error.code
+        case Limited(limit=limit, text=text):
+            return text or f"limit {limit}"
+        case reason:
+            return reason.kind
+
+
 def _lines(summary: Summary) -> list[str]:
     lines = [
         f"{summary.name}: {summary.what}",
@@ -111,6 +124,7 @@ def _lines(summary: Summary) -> list[str]:
         lines.append("ended otherwise: " + ", ".join(f"{end} {n:,}" for end, n in summary.ends.items()))
     if summary.to_run_again:
         lines.append(f"{summary.to_run_again:,} failed for reasons that are not the tasks': run the batch again for them")
+        lines.append(f"the first of them: {summary.why_again}")
     lines.append("")
     width = max([8, *(len(score.name) for score in summary.scores)])
     for score in summary.scores:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
+import sys
 from pathlib import Path
 
 import trio
@@ -128,7 +130,8 @@ def _tell(plan: Plan, listing: Listing, board: Board, done: Done, report: Report
         f"verify {state}",
         f"serve {state}   (a page to look at)",
     ]
-    output.text("\n" + "\n".join(f"  callboard {command}" for command in commands))
+    program = invoked_as()
+    output.text("\n" + "\n".join(f"  {program} {command}" for command in commands))
     output.text(f"\nTo read the folder afresh, remove {state} (or choose another --state).")
     output.value(
         {
@@ -145,6 +148,11 @@ def _tell(plan: Plan, listing: Listing, board: Board, done: Done, report: Report
             "verified": report.ok,
         }
     )
+
+
+def invoked_as() -> str:
+    """What to type for this program: `callboard` where a shell finds it, otherwise its path, such as `.venv/bin/callboard`."""
+    return "callboard" if shutil.which("callboard") else shlex.quote(sys.argv[0])
 
 
 def _short(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ...storage import events as e
+from ...storage.events.base import Route
 from ...storage.messages import Block, Chunk, Failure, Message, TextBlock, ToolCallBlock
 from ...storage.records import Record, UnknownEvent
 
@@ -123,6 +124,27 @@ def _result(event: e.ToolResult) -> str:
     return f"{event.call_id}: {event.error + ' ' if event.error else ''}{_blocks(event.content)}"
 
 
+def _when(milliseconds: int) -> str:
+    return clock.strftime("%Y-%m-%d %H:%M:%S", clock.localtime(milliseconds / 1000))
+
+
+def _route(route: Route) -> str:
+    return ":".join(part for part in (route.channel, route.chat, route.thread) if part)
+
+
+def _timer(event: e.TimerSet) -> str:
+    every = f", every {event.every:g} s" if event.every else ""
+    return f"{event.id} at {_when(event.due)}{every}: {_blocks(event.message.content)}"
+
+
+def _fired(event: e.TimerFired) -> str:
+    return f"{event.id}{', late' if event.late else ''}{f', again at {_when(event.again)}' if event.again else ''}"
+
+
+def _verdict(event: e.ApprovalAnswered) -> str:
+    return f"{event.id} {event.verdict}{f' by {event.by}' if event.by else ''}{f': {event.text}' if event.text else ''}"
+
+
 _TELLERS: dict[type[e.Event], Callable[[Any], str]] = {
     e.LogCreated: _created,
     e.LogForked: lambda v: f"{v.agent}, from {v.source} at {v.at}",
@@ -147,5 +169,15 @@ _TELLERS: dict[type[e.Event], Callable[[Any], str]] = {
     e.ToolResult: _result,
     e.ChildSpawned: lambda v: f"{v.child}, a {v.name}",
     e.ChildEnded: lambda v: f"{v.child} {reason_text(v.reason)}; {v.usage.total:,} tokens",
+    e.ApprovalAsked: lambda v: f"{v.id} about {v.call_id}: {v.question}",
+    e.ApprovalAnswered: _verdict,
+    e.CommandRun: lambda v: f"{v.name} {v.args}",
+    e.CommandResult: lambda v: _failure(v.error) if v.error else v.text,
+    e.OutboxPut: lambda v: f"to {_route(v.route)}: {_blocks(v.content)}",
+    e.OutboxSent: lambda v: f"delivery {v.delivery}",
+    e.OutboxFailed: lambda v: f"delivery {v.delivery}: {_failure(v.failure)}",
+    e.TimerSet: _timer,
+    e.TimerFired: _fired,
+    e.TimerCancelled: lambda v: v.id,
     e.MailSent: lambda v: f"{v.kind} {v.message_id} to {v.to}{' (deleted)' if v.dead else ''}",
 }

@@ -14,8 +14,8 @@ TOKEN = "CALLBOARD_TOKEN"
 
 
 def is_url(where: str) -> bool:
-    """Whether this names a service."""
-    return where.startswith(("ws://", "wss://"))
+    """Whether this names a service: by its socket, or by the address of its page, as a browser shows it."""
+    return where.startswith(("ws://", "wss://", "http://", "https://"))
 
 
 @asynccontextmanager
@@ -23,5 +23,7 @@ async def connected(url: str, token: str | None, *, patience: float | None = 60)
     """A client of the service; without `--token` the one in the environment."""
     from ..client import connect
 
-    async with connect(url, token or os.environ.get(TOKEN), patience=patience) as client:
+    # http → ws and https → wss: it is one port.
+    socket = f"ws{url.removeprefix('http')}" if url.startswith("http") else url
+    async with connect(socket, token or os.environ.get(TOKEN), patience=patience) as client:
         yield client

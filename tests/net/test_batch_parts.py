@@ -148,6 +148,7 @@ def test_what_failed_for_the_days_reasons_counts_in_no_score() -> None:
     summary = run(row("a", 1, 1.0), row("b", 1, reason=failed)).summary()
     assert summary.scores[0].mean.mean == 1.0
     assert summary.to_run_again == 1 and "run the batch again" in str(summary)
+    assert "the first of them: slow down" in str(summary)
     assert infrastructure(Interrupted()) and not infrastructure(Errored(Failure("OUTPUT_INVALID", "")))
 
 

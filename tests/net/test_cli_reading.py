@@ -18,9 +18,25 @@ from callboard.net.cli.output import plain
 from callboard.storage import chunks as c
 from callboard.storage.engines.lmdb_layout import LAYOUT, Format, encode
 from callboard.storage.errors import CallboardError, StoreInUse
-from callboard.storage.events import EVENTS, AssistantChunk, Event, InboxPut, LogCreated, Note, TurnEnd
-from callboard.storage.events.base import Completed
-from callboard.storage.messages import Message, TextBlock, Usage
+from callboard.storage.events import (
+    EVENTS,
+    ApprovalAnswered,
+    ApprovalAsked,
+    AssistantChunk,
+    CommandResult,
+    CommandRun,
+    Event,
+    InboxPut,
+    LogCreated,
+    Note,
+    OutboxFailed,
+    OutboxPut,
+    TimerFired,
+    TimerSet,
+    TurnEnd,
+)
+from callboard.storage.events.base import Completed, Route
+from callboard.storage.messages import Failure, Message, TextBlock, Usage
 from callboard.storage.opening import open_store
 from callboard.storage.records import FORMAT, Record, UnknownEvent
 from callboard.storage.store import Batch, Summary
@@ -186,6 +202,22 @@ def test_every_type_has_a_line() -> None:
     assert [type for type, event in EVENTS.items() if type == "turn/end" and event is not TurnEnd] == []
     record = Record(3, 1_764_500_000_000, TurnEnd(turn=2, reason=Completed(), usage=Usage(input=1000, output=5), latency_ms=7))
     assert line_of(record).endswith("turn/end          turn 2 completed; 1,005 tokens, 7 ms")
+
+
+def test_replies_questions_and_reminders_are_told_in_words() -> None:
+    route, text = Route("irc", "ann", "t1"), (TextBlock("Tea."),)
+    told = {
+        "to irc:ann:t1: Tea.": OutboxPut(delivery="d1", route=route, content=text, turn=1),
+        "delivery d1: TIMEOUT: gone": OutboxFailed(delivery="d1", failure=Failure("TIMEOUT", "gone")),
+        "a!3 about c1: Pay?": ApprovalAsked(id="a!3", call_id="c1", question="Pay?"),
+        "a!3 deny by ann: too much": ApprovalAnswered(id="a!3", verdict="deny", by="ann", text="too much"),
+        "every 60 s: Tea.": TimerSet(id="t", due=0, every=60, message=Message("m", "user", text)),
+        "t, late": TimerFired(id="t", late=True),
+        "/history 3": CommandRun(id="m", name="/history", args="3"),
+        "BROKEN: no": CommandResult(id="m", text="no", error=Failure("BROKEN", "no")),
+    }
+    for words, event in told.items():
+        assert line_of(Record(1, 0, event)).endswith(words)
 
 
 def test_texts_for_people_are_short_and_harmless() -> None:

@@ -90,6 +90,8 @@ def test_a_served_file_is_tailed_and_its_questions_are_answered(
     monkeypatch.setenv("CALLBOARD_TOKEN", "a-token")
     assert main(["approvals", url]) == 0
     assert capsys.readouterr().out == f"nothing waits for a person in {url}\n"
+    assert main(["approvals", page]) == 0  # what a browser shows names the service, too
+    capsys.readouterr()
     assert main(["answer", url, "e/1!7", "allow", "--by", "ann"]) == 2
     assert "was answered" in capsys.readouterr().err
     served.send_signal(signal.SIGTERM)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from callboard.net.cli import main
+from callboard.net.cli.demo import invoked_as
 
 
 @pytest.fixture
@@ -48,15 +49,23 @@ def test_a_run_writes_the_report_checks_itself_and_says_where_to_look(folder: Pa
     assert "reader of log.csv is asked back" in out
     assert "report.md is written (" in out
     assert re.search(r"4 agents, \d+ records; \d+ requests rebuilt from the log: all as they were sent\.", out)
-    commands = re.findall(r"^  callboard (\w+) callboard-state ?(\S*)$", out, re.MULTILINE)
+    commands = re.findall(rf"^  {invoked_as()} (\w+) callboard-state ?(\S*)$", out, re.MULTILINE)
     assert [command for command, _ in commands] == ["ls", "log", "log", "verify"]
-    assert "callboard serve callboard-state   (a page to look at)" in out
+    assert f"  {invoked_as()} serve callboard-state   (a page to look at)" in out
     assert commands[1][1] == "demo" and commands[2][1].startswith("demo/")
     for command, agent in commands:
         assert main([command, "callboard-state", *([agent] if agent else [])]) == 0
     text = (folder / "report.md").read_text()
     assert "| csv | 1 | 30 | 30 | 320 |" in text
     assert "asked back, the reader adds its longest lines: line 11" in text
+
+
+def test_what_to_type_is_what_a_shell_finds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "argv", [".venv/bin/callboard", "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert invoked_as() == ".venv/bin/callboard"
+    (tmp_path / "callboard").touch(0o755)
+    assert invoked_as() == "callboard"
 
 
 def test_again_it_says_that_it_is_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
