@@ -14,6 +14,8 @@ from ..storage.events import EndReason, Errored, Limited
 from ..storage.messages import NO_USAGE, Usage
 from ..storage.timings import Timings
 
+MOST, LONGEST, OTHER = 100, 64, "OTHER"
+"""Codes are made by adapters and plugins, which may make a new one each time: after so many there is one for all others."""
 TURN_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
 
@@ -35,13 +37,13 @@ class Tally:
         self._usage[definition] = self._usage.get(definition, NO_USAGE) + usage
         self._seconds.add(seconds)
         if isinstance(reason, Errored):
-            self._errors[reason.error.code] += 1
+            _count(self._errors, reason.error.code)
         elif isinstance(reason, Limited):
-            self._errors[f"LIMIT {reason.limit}"] += 1
+            _count(self._errors, f"LIMIT {reason.limit}")
 
     def attempt(self, code: str) -> None:
         """An attempt at a request has failed, whether another follows or not."""
-        self._attempts[code] += 1
+        _count(self._attempts, code)
 
     def read(self) -> Mapping[str, Any]:
         """All so far: turns by definition and reason, steps and tokens by definition, the codes that ended turns and attempts."""
@@ -53,3 +55,8 @@ class Tally:
             "failed_attempts": dict(self._attempts),
             "turn_seconds": self._seconds.read(),
         }
+
+
+def _count(counts: Counter[str], code: str) -> None:
+    code = code[:LONGEST]
+    counts[code if code in counts or len(counts) < MOST else OTHER] += 1

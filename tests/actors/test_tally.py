@@ -6,7 +6,10 @@ from typing import Any
 
 from callboard import Agent, System
 from callboard.actors.plugins import Retry
+from callboard.actors.tally import LONGEST, MOST, OTHER, Tally
 from callboard.actors.testing import Reply, ScriptedModel
+from callboard.storage.events import Errored, Limited
+from callboard.storage.messages import NO_USAGE, Failure
 from callboard.storage.timings import Timings
 
 
@@ -34,3 +37,23 @@ async def test_turns_steps_tokens_and_failures_are_counted(autojump_clock: objec
         assert done["turn_seconds"].count == 3
         writer = system.statistics()["writer"]
         assert writer["flush_seconds"].count == writer["flushes"] > 0
+
+
+def test_codes_without_end_are_counted_together() -> None:
+    tally = Tally()
+    for n in range(1000):
+        tally.attempt(f"REQUEST-{n}")
+        tally.turn("demo", Errored(Failure(f"REQUEST-{n}", "no")), steps=1, usage=NO_USAGE, seconds=1)
+    tally.attempt("REQUEST-7")
+    tally.attempt("x" * 1000)
+    tally.turn("demo", Limited("y" * 1000, "no"), steps=1, usage=NO_USAGE, seconds=1)
+    read = tally.read()
+    assert len(read["failed_attempts"]) == len(read["errors"]) == MOST + 1
+    assert read["failed_attempts"]["REQUEST-7"] == 2 and read["failed_attempts"][OTHER] == 901
+    assert read["errors"][OTHER] == 901 and read["turns"] == {("demo", "error"): 1000, ("demo", "limit"): 1}
+
+
+def test_a_code_is_no_longer_than_a_label_should_be() -> None:
+    tally = Tally()
+    tally.attempt("x" * 1000)
+    assert tally.read()["failed_attempts"] == {"x" * LONGEST: 1}
