@@ -1,4 +1,4 @@
-"""C178: a commit of which only a part reached the disk, as a power cut leaves it, is no commit; what was acknowledged before is whole.
+"""C178: a commit of which only a part reached the disk, as after a power cut, is none; what was acknowledged before is whole.
 
 LMDB writes the pages of a commit first and the page that names them last, and reuses none that the commit before still needs. So
 what a cut leaves is the file of before, with any of the new pages in any state.
@@ -6,6 +6,7 @@ what a cut leaves is the file of before, with any of the new pages in any state.
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
@@ -49,7 +50,7 @@ async def test_c178_a_commit_that_is_half_on_disk_is_none(seed: int, tmp_path: P
         last += count
         images.append((last, (folder / "data.mdb").read_bytes()))
     await store.aclose()
-    for number, ((acknowledged, before), (_, after)) in enumerate(zip(images, images[1:], strict=False)):
+    for number, ((acknowledged, before), (_, after)) in enumerate(itertools.pairwise(images)):
         cut = tmp_path / f"cut-{number}"
         cut.mkdir()
         (cut / "data.mdb").write_bytes(torn(before, after, dice))
