@@ -207,7 +207,7 @@ def _add_mcp(commands: _Commands) -> None:
 
 
 def _add_where(command: Parser) -> None:
-    command.add_argument("where", metavar="STATE-or-URL", help="the store's folder, or a service: ws://HOST:PORT")
+    command.add_argument("where", metavar="STATE-or-URL", help="the store's folder, or a service: ws://HOST:PORT, or its page")
     command.add_argument("--token", metavar="TOKEN", help="for a service (default: $CALLBOARD_TOKEN)")
 
 
