@@ -1,8 +1,8 @@
 """Searching: where in a log something was said, also where the model does not see it any more. Pure.
 
 A text is found in whatever record holds it: messages, calls and results, summaries, commands, replies, notes. The same message
-stands in a log twice, as it was accepted and as it entered the view; it is found once. Case does not matter, nor how blanks and
-line ends fall.
+stands in a log twice, as it was accepted and as it entered the view, and so does an answer, as it was given and as it went out;
+each is found once. Case does not matter, nor how blanks and line ends fall.
 """
 
 from __future__ import annotations
@@ -61,18 +61,22 @@ class Search:
         self._wanted, self._around = wanted if words else [" ".join(wanted)], around
         self._found: set[str] = set()
         """Ids of messages that were found as they were accepted."""
+        self._given: dict[type[Event], str] = {}
+        """The newest answers that were found as they were given: the model's, and a command's."""
 
     def see(self, record: Record) -> Hit | None:
         """What the record has of it; None if it has nothing, or nothing new."""
         event: Any = record.event
         message_id = event.message.id if isinstance(event, InboxPut | UserMessage) else None
-        if message_id in self._found:
+        if message_id in self._found or (isinstance(event, OutboxPut) and _whole(event) in self._given.values()):
             return None
         context = next(filter(None, map(self.around, texts_of(event))), None)
         if context is None:
             return None
         if message_id is not None:
             self._found.add(message_id)
+        elif isinstance(event, AssistantMessage | CommandResult):
+            self._given[type(event)] = _whole(event)
         return Hit(record.seq, record.time, record.type, context)
 
     def around(self, text: str) -> str | None:
@@ -84,6 +88,17 @@ class Search:
         at = min(folded.find(self._wanted[0]), len(flat))  # a letter may be longer folded than it is written
         start, end = max(0, at - self._around), at + len(self._wanted[0]) + self._around
         return f"{'…' if start else ''}{flat[start:end]}{'…' if end < len(flat) else ''}"
+
+
+def _whole(event: AssistantMessage | CommandResult | OutboxPut) -> str:
+    """What was answered, all of it."""
+    match event:
+        case CommandResult(text=text):
+            return text
+        case AssistantMessage(message=message):
+            return message.text
+        case OutboxPut(content=content):
+            return "".join(block.text for block in content if isinstance(block, TextBlock))
 
 
 def texts_of(event: Event | Any) -> Iterator[str]:

@@ -61,6 +61,18 @@ def test_a_message_is_found_once_and_another_with_the_same_words_again() -> None
     assert [search.see(Record(n, 0, x)) is not None for n, x in enumerate((put, user, other))] == [True, False, True]
 
 
+def test_an_answer_is_found_as_it_was_given_and_not_again_as_it_went_out() -> None:
+    def out(text: str) -> e.OutboxPut:
+        return e.OutboxPut(delivery="d", route=Route(), content=(TextBlock(text),), turn=1)
+
+    given = e.AssistantMessage(turn=1, step=1, message=message(ReasoningBlock("hm"), TextBlock("a friend")))
+    command = e.CommandResult(id="c", text="friend: 7")
+    events = [given, command, out("friend: 7"), out("a friend"), out("friends all"), out("foe")]
+    search = Search("friend")
+    found = [search.see(Record(seq, 0, event)) is not None for seq, event in enumerate(events)]
+    assert found == [True, True, False, False, True, False]
+
+
 def test_the_place_is_shown_on_one_line_with_what_stands_around() -> None:
     long = TextBlock("a " * 100 + "the Needle\nhere" + " b" * 100)
     hit = Search("NEEDLE here", around=5).see(Record(0, 0, e.UserMessage(message=message(long))))
