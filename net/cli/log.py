@@ -7,7 +7,7 @@ import difflib
 from collections.abc import AsyncIterator
 
 from ...storage.errors import AgentNotFound
-from ...storage.events import EVENTS, TurnEnd
+from ...storage.events import EVENTS, TurnEnd, TurnSuspend
 from ...storage.opening import open_store
 from ...storage.records import Record, to_json
 from ...storage.store import Store
@@ -19,6 +19,8 @@ from .trace import HEAD, trace_lines, trace_value
 from .where import connected, is_url
 
 CHUNK = "assistant/chunk"
+_TRACED = frozenset({"turn/end", "turn/suspend", "turn/resume"})
+"""What a walk is read from, and what says that a turn which was suspended has gone on."""
 _GUESSES = 2000
 """A wrong id is compared with at most so many right ones."""
 
@@ -39,7 +41,7 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
         if agent is None or arguments.search is not None:
             await search(store, arguments, output, types)
             return OK
-        wanted = {"turn/end"} if arguments.trace else types
+        wanted = _TRACED if arguments.trace else types
         await _print(store.read(agent, after=arguments.after, types=wanted), arguments, output, shown=shown)
     return OK
 
@@ -47,7 +49,7 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
 async def _of_service(arguments: argparse.Namespace, output: Output, types: list[str] | None, *, shown: bool) -> None:
     if arguments.search is not None:
         raise Refused("a service is not searched: give the store's folder, which may be in use")
-    wanted = {"turn/end"} if arguments.trace else types
+    wanted = _TRACED if arguments.trace else types
     async with connected(arguments.where, arguments.token) as client:
         ref = await client.open(arguments.agent)
         await _print(ref.read(after=arguments.after, types=wanted), arguments, output, shown=shown)
@@ -65,13 +67,22 @@ async def _print(records: AsyncIterator[Record], arguments: argparse.Namespace, 
 
 
 async def _trace(records: AsyncIterator[Record], output: Output) -> None:
-    """The walk of each turn that has ended; the trace of one that is open is written with its end."""
+    """The walk of each turn that has ended, and of one that a close has suspended; of any other that is open it is written with
+    its end."""
     output.text(HEAD)
+    suspended: TurnSuspend | None = None
     async for record in records:
         if isinstance(record.event, TurnEnd):
-            output.value(trace_value(record.event))
-            for line in trace_lines(record.event):
-                output.text(line)
+            _walk(record.event, output)
+        suspended = record.event if isinstance(record.event, TurnSuspend) else None
+    if suspended is not None:
+        _walk(suspended, output)
+
+
+def _walk(end: TurnEnd | TurnSuspend, output: Output) -> None:
+    output.value(trace_value(end))
+    for line in trace_lines(end):
+        output.text(line)
 
 
 async def check_agent(store: Store, agent: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from callboard.actors import Agent, System
 from callboard.actors.plugins import Commands
@@ -63,6 +64,25 @@ def test_c153_the_traces_read_the_same_after_a_restart(state: str, capsys: pytes
     before = turns(capsys, state)
     trio.run(talk, state, "again", "and again")
     assert turns(capsys, state)[:2] == before
+
+
+async def leave(state: str) -> None:
+    agent = Agent("demo", model=ScriptedModel([Reply.hang()] * 2), plugins=[Commands()])
+    async with System.open(state, agents=[agent], grace=0) as system:
+        await (await system.spawn(agent, id="a")).followup("and", message_id="and")
+        await trio.testing.wait_all_tasks_blocked()
+
+
+def test_a_turn_that_is_suspended_is_shown_as_far_as_it_came(state: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for left in (1, 2):
+        trio.run(leave, state)
+        ended, command, open_one = turns(capsys, state)
+        assert (ended["turn"], command["turn"], open_one["turn"], open_one["reason"]) == (1, 2, 3, None)
+        walked = [entry["state"] for entry in open_one["trace"]]
+        assert walked == [*WALKED[:5], *["RESTORE", "RUN"] * (left - 1)]
+    lines = said(capsys, "log", state, "a", "--trace").splitlines()
+    assert lines[-1].split() == ["3", "waits", "for", "the", "next", "start"]
+    assert lines[-2].endswith("Cancelled")
 
 
 def test_people_read_a_table(state: str, capsys: pytest.CaptureFixture[str]) -> None:
