@@ -49,7 +49,7 @@ ANSWERS = {
 TOOL_SEAMS = {"tool_before", "guard", "tool_around", "tool_after"}
 PLAIN = ("safe_parallel", "safe_alone", "never_parallel", "never_alone", "concluding", "failing", "unknown", "telling")
 ODD = ("malformed", "slow", "never_slow", "approved", "ask_again", "replying", "noting", "mailing", "asking")
-DELEGATIONS = ("delegating", "background", "handing")
+DELEGATIONS = ("delegating", "background", "supervised", "handing")
 TOOLS = (*PLAIN, *ODD, *DELEGATIONS)
 PEER_TURNS = 3
 """After so many turns the peer only answers, or two agents could write to each other for ever."""

@@ -65,7 +65,11 @@ class World:
         typed: dict[str, Any] = {"output": Word} if self.life.output else {}
         child = self._define("child", _BOX, typed, options)
         expert = self._define("expert", [*_BOX, handoff("demo", name="handing")], {}, options)
-        others = [delegate(child, name="delegating"), delegate(child, name="background", background=True)]
+        others = [
+            delegate(child, name="delegating"),
+            delegate(child, name="background", background=True),
+            delegate(child, name="supervised", background=True, restarts=(2, 60.0)),
+        ]
         a = self._define("a", [*_BOX, *others, handoff(expert, name="handing")], typed, options)
         if self.life.chat:
             self.chat = Chat(self.life.chat, edits=self.life.edits) if self.chat is None else self.chat
@@ -184,7 +188,7 @@ class World:
 def _call(number: int, wanted: str) -> tuple[str, str, Any]:
     if wanted == "malformed":
         return f"c{number}", "safe_parallel", '{"word": 1}'
-    return f"c{number}", wanted, {"task": "help"} if wanted in ("delegating", "background") else {}
+    return f"c{number}", wanted, {"task": "help"} if wanted in ("delegating", "background", "supervised") else {}
 
 
 def _tool(name: str) -> Any:

@@ -247,9 +247,10 @@ async def _settled(system: System, *, leaving: str = "", outside: _Outside | Non
 
 
 async def _busy(system: System, leaving: str) -> bool:
-    """Whether an agent runs, or waits for a person, or a reply is under way."""
-    if any([agent.status == "running" and agent.id != leaving async for agent in system.agents()]):
-        return True
+    """Whether an agent runs, or waits for a person or for its task to be due again, or a reply is under way."""
+    async for agent in system.agents():
+        if agent.id != leaving and (agent.status == "running" or "timer" in agent.waits):
+            return True
     return any(lane["waiting"] for lane in system.statistics()["channels"].values())
 
 

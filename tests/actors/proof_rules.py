@@ -75,7 +75,10 @@ def _mail(logs: Logs) -> None:
         (agent, event.message.id)
         for agent, log in logs.items()
         for event in _of(log, e.InboxPut)
-        if event.sender in logs and (agent, event.message.id) not in tasks and not event.message.id.endswith(("#end", "!"))
+        if event.sender in logs
+        and event.restarts is None
+        and (agent, event.message.id) not in tasks
+        and not event.message.id.endswith(("#end", "!"))
     )
     assert sent == came, f"mail that was sent and mail that came differ: {_differ(sent, came)}"
 

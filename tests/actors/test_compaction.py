@@ -187,6 +187,28 @@ async def test_c202_what_is_no_summary_takes_the_place_of_nothing(reply: Reply) 
         assert "cut(" not in log and "note(compaction-failed)" in log
 
 
+async def test_c201_two_useless_summaries_do_not_let_the_window_overflow() -> None:
+    """Once it is full the extract stands in, and no model is asked for it."""
+    small = summariser(*[LONG * 9] * 4)
+    async with opened(make(talker("ok."), plugins=[Compaction(model=small, at=0.5, keep=0.1)])) as (system, ref):
+        for number in range(1, 3):
+            await say(ref, f"{number} {TWICE}", message_id=f"m{number}")
+        await say(ref, "3 x")
+        assert "note(compaction-gave-up)" in await order(system.store)
+        await say(ref, "4 " + LONG, message_id="m4")
+        assert tail(await order(system.store), 4).startswith("TS4 cut(")
+        assert (await history(ref))[0].startswith(f"user {HEAD}")
+
+
+async def test_what_no_summary_can_be_shorter_than_is_left_alone() -> None:
+    """And is no useless try: two of those would keep the next long range from being summarised."""
+    small = summariser()
+    async with opened(make(talker("ok.", window=36), plugins=[Compaction(model=small, at=0.5, keep=0.1)])) as (system, ref):
+        for number in range(1, 4):
+            await say(ref, f"{number}")
+        assert small.requests == [] and "note(" not in await order(system.store)
+
+
 async def test_c202_when_the_window_is_full_or_overflowed_the_extract_stands_in() -> None:
     model = talker(window=None, refuse=lambda request: full(request) > 250)
     plugin = Compaction(model="sum:small")

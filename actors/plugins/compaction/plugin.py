@@ -4,7 +4,7 @@ It looks at the view before a turn and before each request, counting what is abo
 summary takes the place of the older part: that has to be, and the turn waits for it. So that it rarely waits, a summary by a
 model is begun earlier, beside the turn, and put in place when it is needed; what arrived meanwhile is not in it, and stays.
 
-A summary that is no shorter than its source is not used. After two of them nothing is tried until the history has grown, or each
+A summary that is no shorter than its source is not used. After two of them no model is asked until the history has grown, or each
 step of a busy agent would pay for a summary that helps nobody. A summary that fails changes nothing as long as the view fits, and
 no other is asked for in that turn, or a summariser that is down would hold up each of its steps. When the view does not fit, and
 when a provider refuses a request as too long, the plain extract stands in, which cannot fail.
@@ -38,6 +38,8 @@ TRIES = 2
 """Useless summaries until the history has grown."""
 AHEAD = 0.85
 """At which share of the limit a summary is begun beside the turn."""
+LEAST = 40
+"""Fewer tokens are not summarised: no summary is shorter than they are."""
 FULL = 0.95
 """A view past this share of the window cannot wait for another try."""
 OF_A_VIEW = 0.3
@@ -109,7 +111,7 @@ class Compaction(Plugin):
         if position.why in ("budget", "step"):
             if self._failed_now(ctx) and not must:
                 return None
-            if window is None or position.fruitless >= TRIES:
+            if window is None or (position.fruitless >= TRIES and not must):
                 return None
             limit = self._due_at(position, window)
             if share < AHEAD * limit:
@@ -160,9 +162,10 @@ class Compaction(Plugin):
         if draft is not None and (found := await ready(draft, position)) is not None:
             return _replace(position, found, draft.text or "")
         found = choose(messages, tokens, keep=self._kept(position, window, sum(tokens)))
-        if found is None:
+        if found is None or found.tokens < LEAST:
             return None
-        text = await self._summary(ctx, messages[found.first : found.last + 1], found.tokens, window, must=must)
+        helpless = must and (self._failed_now(ctx) or position.fruitless >= TRIES)
+        text = await self._summary(ctx, messages[found.first : found.last + 1], found.tokens, window, must=must, plain=helpless)
         if not text:
             return None
         if text_tokens(text) < found.tokens:
@@ -182,18 +185,18 @@ class Compaction(Plugin):
         return round(max(0, min(keep, self._due_at(position, window) * window / position.ratio - rest)))
 
     async def _summary(
-        self, ctx: SeamContext, messages: Sequence[Message], tokens: int, window: int | None, *, must: bool
+        self, ctx: SeamContext, messages: Sequence[Message], tokens: int, window: int | None, *, must: bool, plain: bool
     ) -> str:
-        plain = partial(_plain, messages, tokens, self._limit)
-        if self._model is None or (must and self._failed_now(ctx)):
-            return plain()
+        extracted = partial(_plain, messages, tokens, self._limit)
+        if self._model is None or plain:
+            return extracted()
         try:
             return await self._ask(ctx, messages, window)
         except LimitReached:
             raise
         except Exception as error:  # without a summary the turn goes on as it was, if it can
             self._failed(ctx, error)
-            return plain() if must else ""
+            return extracted() if must else ""
 
     def _failed(self, ctx: SeamContext, error: Exception) -> None:
         ctx.note(FAILED, {"error": described(error)})
@@ -225,7 +228,7 @@ class Compaction(Plugin):
         messages = [message for _, message in position.entries]
         tokens = [message_tokens(message) for message in messages]
         found = choose(messages, tokens, keep=self._kept(position, window, sum(tokens)))
-        if found is None:
+        if found is None or found.tokens < LEAST:
             return
         draft = self._drafts[ctx.id] = Draft(messages[found.first : found.last + 1], found.tokens)
         while len(self._drafts) > DRAFTS:
