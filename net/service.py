@@ -53,8 +53,7 @@ async def serve(
         limits: how much a connection may take.
 
     Raises:
-        UsageError: the tokens cannot be read, or others could reach a port that asks for none.
-        OSError: the port cannot be bound.
+        UsageError: the tokens cannot be read, others could reach a port that asks for none, or the port cannot be bound.
         StoreError: the system could not be opened.
     """
     library()
@@ -63,7 +62,7 @@ async def serve(
     access.check_host(host)
     server = Server(None, access, limits or ServiceLimits())
     context = _context(tls)
-    listeners = await trio.open_tcp_listeners(port, host=host)
+    listeners = await _listeners(host, port)
     server.bound(host, int(listeners[0].socket.getsockname()[1]), secure=context is not None)
     doors: list[Any] = listeners if context is None else [trio.SSLListener(door, context) for door in listeners]
     failure: BaseException | None = None
@@ -95,6 +94,14 @@ async def _opened(system: System | AbstractAsyncContextManager[System]) -> Async
     else:
         async with system as opened:
             yield opened
+
+
+async def _listeners(host: str, port: int) -> list[trio.SocketListener]:
+    try:
+        return await trio.open_tcp_listeners(port, host=host)
+    except OSError as error:
+        what = f"port {port} of {host} cannot be had ({error.strerror or error})"
+        raise UsageError(f"{what}: choose another one, or 0 for any that is free") from error
 
 
 async def _accept(server: Server, doors: list[Any], handlers: trio.Nursery) -> None:

@@ -22,14 +22,16 @@ PAGE = 200
 
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """List them, in order of their ids."""
-    where, prefix, seen = arguments.where, arguments.prefix, 0
-    async for row in _rows(arguments):
-        if not seen:
-            output.text(f"{'STATUS':<8} {'TURN':>5} {'RECORDS':>8} {'TOKENS':>10} {'AGO':>5}  AGENT")
-        seen += 1
-        output.text(_line(row))
-        output.value(row)
-    if not seen:
+    where, prefix, sheet = arguments.where, arguments.prefix, Sheet(output)
+    if is_url(where):
+        async with connected(where, arguments.token) as client:
+            async for agent in client.agents(prefix):
+                sheet.add(_of_service(agent))
+    else:
+        async with open_store(where, readonly=True) as store:
+            async for head in heads(store, prefix):
+                sheet.add(_of_folder(head))
+    if not sheet.rows:
         output.text(f"no agents in {where}" + (f" with ids that begin {prefix!r}" if prefix else ""))
     return OK
 
@@ -49,15 +51,20 @@ class Row(Struct, frozen=True):
     waits: tuple[str, ...]
 
 
-async def _rows(arguments: argparse.Namespace) -> AsyncIterator[Row]:
-    if is_url(arguments.where):
-        async with connected(arguments.where, arguments.token) as client:
-            async for agent in client.agents(arguments.prefix):
-                yield _of_service(agent)
-    else:
-        async with open_store(arguments.where, readonly=True) as store:
-            async for head in heads(store, arguments.prefix):
-                yield _of_folder(head)
+class Sheet:
+    """Prints the agents as they come, below a line of headings."""
+
+    def __init__(self, output: Output) -> None:
+        self.rows = 0
+        self._output = output
+
+    def add(self, row: Row) -> None:
+        """One more."""
+        if not self.rows:
+            self._output.text(f"{'STATUS':<8} {'TURN':>5} {'RECORDS':>8} {'TOKENS':>10} {'AGO':>5}  AGENT")
+        self.rows += 1
+        self._output.text(_line(row))
+        self._output.value(row)
 
 
 async def heads(store: Store, prefix: str = "") -> AsyncIterator[Head]:

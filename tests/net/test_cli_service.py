@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator
@@ -100,6 +101,25 @@ def test_a_served_file_is_tailed_and_its_questions_are_answered(
     assert main(["approvals", url]) == 4
     err = capsys.readouterr().err
     assert "is the service running there?" in err and err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_one_sentence(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "state", "shop.py", "--port", str(port)]) == 2
+    err = capsys.readouterr().err
+    assert f"port {port} of 127.0.0.1" in err and "choose another one, or 0" in err and err.count("\n") == 1
+
+
+def test_a_reader_that_goes_away_ends_a_look_at_a_service_quietly(shop: Path, run: Run) -> None:
+    assert main(["run", "state", "shop.py:echo", "hello", "--id", "e/1"]) == 0
+    url = json.loads(line(run("serve", "state", "shop.py", "--port", "0", "--json")))["url"]
+    for words in (["ls", url], ["log", url, "e/1"], ["tail", url, "e/1"]):
+        look = run(*words)
+        assert look.stdout is not None
+        look.stdout.close()
+        assert look.wait(20) == 141
+        assert look.stderr is not None and "callboard:" not in look.stderr.read()
 
 
 def test_a_tail_sees_what_a_running_process_writes(shop: Path, run: Run) -> None:
