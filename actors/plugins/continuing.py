@@ -8,13 +8,22 @@ ends as its last piece does. If another person's message is taken at the same bo
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from ...storage.errors import UsageError
 from ...storage.folds.position import CONTINUE
-from ...storage.messages import Message, TextBlock
-from ..answers import Stopping
-from ..seams import Plugin, SeamContext
+from ...storage.messages import Message, Source, TextBlock
+from ..answers import Boundary, Enter, Reject, Stopping
+from ..seams import Next, Plugin, SeamContext
 
 TEXT = "Your answer was cut because it was too long. Go on exactly where it stops, without repeating or introducing anything."
+
+
+def of_this_turn(boundary: Boundary, source: Source) -> Boundary:
+    """The boundary without messages from this source, if it is a turn's first: there they are of the turn before."""
+    if boundary.step > 1:
+        return boundary
+    return structs.replace(boundary, messages=tuple(message for message in boundary.messages if message.source != source))
 
 
 class Continue(Plugin):
@@ -32,6 +41,10 @@ class Continue(Plugin):
 
     def __repr__(self) -> str:
         return f"Continue(times={self._times})"
+
+    async def pre_step(self, ctx: SeamContext, boundary: Boundary, next: Next[Boundary, Enter | Reject], /) -> Enter | Reject:
+        """Leave out what another turn was asked, and did not come to: it was stopped, or a restart has ended it."""
+        return await next(of_this_turn(boundary, CONTINUE))
 
     async def turn_stopping(self, ctx: SeamContext, stopping: Stopping, /) -> None:
         """Ask for the rest."""

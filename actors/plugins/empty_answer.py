@@ -8,8 +8,9 @@ failure of the request (`EMPTY_RESPONSE`), which is sent once more as it is.
 from __future__ import annotations
 
 from ...storage.messages import Message, PluginSource, TextBlock
-from ..answers import Failed, Resend, Stopping
+from ..answers import Boundary, Enter, Failed, Reject, Resend, Stopping
 from ..seams import Next, Plugin, SeamContext
+from .continuing import of_this_turn
 
 SOURCE = PluginSource("empty-answer")
 TEXT = "You have ended your turn without saying anything. Say what the person should know now."
@@ -17,6 +18,10 @@ TEXT = "You have ended your turn without saying anything. Say what the person sh
 
 class EmptyAnswer(Plugin):
     """Ask once more after an empty answer."""
+
+    async def pre_step(self, ctx: SeamContext, boundary: Boundary, next: Next[Boundary, Enter | Reject], /) -> Enter | Reject:
+        """Leave out what another turn was asked, and did not come to."""
+        return await next(of_this_turn(boundary, SOURCE))
 
     async def turn_stopping(self, ctx: SeamContext, stopping: Stopping, /) -> None:
         """Ask, unless a tool has answered the person itself, or this was the second try."""

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 import trio
+from crashing import image, live
 from helpers import events, history, make, opened, say, scripted
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import Plugin, ToolContext, tool
+from callboard.actors.answers import Stopping
 from callboard.actors.plugins import Continue, EmptyAnswer
 from callboard.actors.plugins.continuing import TEXT
 from callboard.actors.plugins.empty_answer import TEXT as AGAIN
+from callboard.actors.seams import SeamContext
 from callboard.actors.testing import Reply, ScriptedModel, every_crash
 from callboard.storage import Store, UsageError
 from callboard.storage import events as e
@@ -235,3 +238,35 @@ async def test_a_crash_behind_an_empty_answer_has_it_asked_once_more() -> None:
         await wait_all_tasks_blocked()
     async with opened(make(scripted("Yes."), plugins=[EmptyAnswer()]), store) as (_, ref):
         assert (await ref.outcome("hi")).text == "Yes."
+
+
+class StopsTheFirst(Plugin):
+    """Stops the first turn as it is about to go on, and keeps what waits."""
+
+    async def turn_stopping(self, ctx: SeamContext, stopping: Stopping) -> None:
+        if stopping.turn == 1:
+            await ctx.agent.cancel(keep_inbox=True)
+
+
+@pytest.mark.parametrize("first", [CUT("half an ans"), Reply.text("")])
+async def test_what_a_turn_that_was_stopped_was_asked_to_go_on_with_is_not_asked_of_the_next(first: Reply) -> None:
+    """Or the next question would be answered with the rest of the answer that somebody stopped."""
+    script = scripted(first, "two")
+    async with opened(make(script, plugins=[Continue(), EmptyAnswer(), StopsTheFirst()])) as (system, ref):
+        await say(ref, "hi", route=ROUTE)
+        (waiting,) = await ref.pending()
+        assert waiting.message.text in (TEXT, AGAIN)
+        await say(ref, "one and one?", route=ROUTE)
+        assert [message.text for message in script.requests[-1].messages if message.role == "user"] == ["hi", "one and one?"]
+        assert not await ref.pending() and (await ref.outcome("one and one?")).text == "two"
+        assert await said(system.store) == ["1: two"]
+
+
+async def test_a_turn_that_a_restart_has_ended_is_not_gone_on_with_in_another() -> None:
+    agent = make(scripted(CUT("half an ans"), "wer"), plugins=[Continue()], recovery="end")
+    life = await live(agent, lambda ref: ref.followup("hi"))
+    store = await image(life.records, life.upto(f"put[s]({TEXT})"))
+    async with opened(agent, store) as (_, ref):
+        await ref.wait_idle()
+        assert [e.kind_of(end.reason) for end in await events(store, e.TurnEnd)] == ["interrupted", "completed"]
+        assert len(await events(store, e.RequestSent)) == 1 and not await ref.pending()
