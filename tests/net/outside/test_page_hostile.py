@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from conftest import Looker
+from msgspec import inspect as shapes
 from page_stage import Stage
+
+from callboard.storage.events import EVENTS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -38,6 +41,66 @@ def test_markup_is_shown_as_text_everywhere(stage: Stage, page: Page) -> None:
     page.get_by_role("tab", name="JSON").click()
     assert "owned" not in page.title()
     assert page.locator("main img, main script, main b, main svg, main u, dialog img, dialog script, dialog b").count() == 0
+
+
+def values(shape: Any) -> list[Any]:
+    """Values of a type that have markup wherever a text can be; of a union one of each."""
+    match shape:
+        case shapes.StrType() | shapes.AnyType():
+            return [MARKUP]
+        case shapes.LiteralType():
+            return list(shape.values)
+        case shapes.IntType() | shapes.FloatType():
+            return [1]
+        case shapes.BoolType():
+            return [False]
+        case shapes.BytesType():
+            return [b"x"]
+        case shapes.UnionType():
+            return [value for one in shape.types for value in values(one)]
+        case shapes.DictType():
+            return [{MARKUP: MARKUP}]
+        case shapes.VarTupleType() | shapes.ListType():
+            return [tuple(values(shape.item_type))]
+        case shapes.TupleType():
+            return [tuple(values(one)[0] for one in shape.item_types)]
+        case shapes.StructType():
+            fields = {field.name: values(field.type) for field in shape.fields}
+            most = max([len(found) for found in fields.values()], default=1)
+            return [shape.cls(**{name: v[n % len(v)] for name, v in fields.items() if v}) for n in range(most)]
+        case _:
+            return []
+
+
+FIRST = ["inbox/put", "turn/start", "inbox/claim", "step/start", "user/message", "request/header"]
+LAST = ["step/end", "turn/end"]
+
+
+async def write_everything(stage: Stage) -> None:
+    """One turn in which everything happens that the vocabulary knows, in every form."""
+    middle = [name for name in EVENTS if name not in FIRST + LAST and not name.startswith("log/")]
+    await stage.system.spawn(stage.system.definitions["desk"], id=AGENT, labels={MARKUP: MARKUP})
+    actor = await stage.system._runtime.registry.actor(AGENT)  # pyright: ignore[reportPrivateUsage]
+    for name in [*FIRST, *middle, *LAST]:
+        actor.log.append(*values(shapes.type_info(EVENTS[name])))
+    await actor.log.commit()
+
+
+def test_whatever_a_record_can_hold_is_shown_as_text(stage: Stage, page: Page) -> None:
+    stage.do(write_everything, stage)
+    page.goto(stage.url)
+    page.get_by_role("treeitem").first.click()
+    rows, made = page.locator("#timeline .row"), page.locator("main :is(img, script, b, svg, u), dialog :is(img, script, b)")
+    rows.nth(20).wait_for()
+    for n in range(rows.count()):
+        rows.nth(n).click()
+        assert made.count() == 0 and "owned" not in page.title(), rows.nth(n).inner_text()
+    for tab in ("Inbox", "Outbox", "Reminders", "Records"):
+        page.get_by_role("tab", name=tab).click()
+        page.get_by_role("tab", name=tab, selected=True).wait_for()
+        assert made.count() == 0 and "owned" not in page.title(), tab
+    page.locator("main").get_by_text("onerror").nth(5).wait_for()
+    assert made.count() == 0 and "owned" not in page.title()
 
 
 def test_what_hides_in_a_text_is_written_out(stage: Stage, page: Page) -> None:
