@@ -112,7 +112,7 @@ class Lane:
     async def _outcome(self, item: Pending) -> None:
         """One try, and what follows from it."""
         registry = self._runtime.registry
-        if item.agent in registry.deleted or item.agent in registry.deleting:
+        if item.forgotten or item.agent in registry.deleted or item.agent in registry.deleting:
             self.queue.done(item)
             return
         failure = None if item.taken else await self._once(item)
@@ -122,6 +122,9 @@ class Lane:
             await self._close(item, OutboxSent(delivery=item.delivery))
             return
         self.last_failure = failure
+        if item.forgotten:
+            self.queue.done(item)
+            return
         item.tries += 1
         if item.tries >= self.channel.tries or failure.code in (DeliveryFailed.FINAL, KILLS):
             _log.warning("channel %r: %s of %r is given up: %s", self.channel.name, item.delivery, item.agent, failure.message)

@@ -33,6 +33,8 @@ class Pending(Struct):
     tries: int = 0
     taken: bool = False
     """Whether the channel has taken it, and only the record of that is missing."""
+    forgotten: bool = False
+    """Whether its agent was deleted while it was on its way: another of that name has nothing to do with it."""
 
     @property
     def delivery(self) -> str:
@@ -115,9 +117,11 @@ class LaneQueue:
         heapq.heappush(self._later, (at, next(self._number), item.place))
 
     def forget(self, agent: str) -> None:
-        """The agent is no more: what has not been taken out of it is dropped."""
+        """The agent is no more: what has not been taken out of it is dropped, and what has is not to go again."""
         for place, queue in list(self._queues.items()):
             moving = [queue.popleft()] if place in self._busy else []
+            for item in moving:
+                item.forgotten = item.forgotten or item.agent == agent
             kept = deque(moving + [item for item in queue if item.agent != agent])
             self._known.difference_update(item.delivery for item in queue if item.agent == agent)
             if kept:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import trio
 from helpers import check, events, make, notation, opened, order, records, say, scripted
 from test_delivery import Flaky, route
@@ -104,6 +105,32 @@ async def test_an_agent_that_comes_again_under_the_name_of_one_that_was_deleted_
         await trio.sleep(60)
         assert [text for _, text in channel.asked] == ["one", "two"]
         assert (await order(system.store)).endswith("TE1{completed} out sent")
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["said here", "left by another process"])
+async def test_a_reply_that_was_on_its_way_when_its_agent_was_deleted_and_made_again_is_not_sent_again(
+    left: bool, autojump_clock: MockClock
+) -> None:
+    class Slow(Channel):
+        def __init__(self) -> None:
+            self.asked = list[str]()
+
+        async def deliver(self, entry: Delivery) -> None:
+            self.asked.append(entry.text)
+            await trio.sleep(5)
+            raise OSError("the line is down")
+
+    store, channel, agent = MemoryStore(), Slow(), make(scripted("one", "two"))
+    async with System.open(store, agents=[agent], channels={} if left else {"irc": channel}, grace=0) as system:
+        await say(await system.spawn(agent, id="a"), "1", route=route("a"))
+        image = store.copy()
+    async with System.open(image, agents=[agent], channels={"irc": channel}, grace=0) as system:
+        await wait_all_tasks_blocked()
+        channel.asked.clear()
+        await system.delete("a")
+        await system.spawn(agent, id="a")
+        await trio.sleep(40)
+    assert channel.asked == []
 
 
 async def test_what_it_says_then_has_ids_that_no_service_has_seen(autojump_clock: MockClock) -> None:
