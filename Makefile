@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check --no-inp
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chat test outside coverage lint format types docs docs-check check bench prove torture clean
+.PHONY: help setup demo chat test outside coverage lint format types docs docs-check check bench benchmarks prove torture clean
 .DELETE_ON_ERROR:
 
 help: ## what can be made
@@ -101,6 +101,15 @@ check: lint types docs-check test ## all of the above, as in CI
 
 bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
 	@$(BIN)/python -m bench $(ARGS)
+
+FIGURES := "turn x1" "tool x1" "turn x200" "tool x200" "turn x200, gc server" "turn x1000, gc server" "turn x5000, gc server" \
+	"paced turn x200" "append x200" "append x200, busy loop" "mail, 100 pairs" "spawn x200" "open 100,000 records" \
+	"open 100 records" "restart with 1,000 open turns" "followers x100" "turns against agents" "events against length"
+
+benchmarks: $(READY) ## take the figures of docs/benchmarks.md again, peers too, and write the page (half an hour)
+	@$(PIP) install --constraint constraints.txt matplotlib
+	@$(BIN)/python -m bench --peers $(FIGURES) --repeat 3 --out docs/benchmarks.json $(ARGS)
+	@$(BIN)/python -m bench.page
 
 prove: $(READY) ## random lives, recovered from every crash (minutes); ARGS="--lives 1000 --seed 7"
 	@$(BIN)/python tests/actors/prove.py $(ARGS)

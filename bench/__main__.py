@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--peers", action="store_true", help="the same turns on other runtimes; their environments are made")
     words.add_argument("--repeat", type=int, metavar="N", help="repetitions of each case (5; 2 with --short)")
     words.add_argument(
-        "--wait", type=float, default=120.0, metavar="S", help="how long to wait for a quiet machine, in all (120)"
+        "--wait", type=float, metavar="S", help="how long to wait for a quiet machine, in all (120; 15 with --short)"
     )
     words.add_argument("--out", type=Path, metavar="FILE", help="write the figures as JSON")
     words.add_argument("--compare", type=Path, metavar="FILE", help="tell what moved beyond the noise since that run")
@@ -102,14 +102,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     before = None if options.compare is None else msgspec.json.decode(options.compare.read_bytes(), type=Run)
     cases = chosen(options.cases, options.short, options.peers)
-    rounds = run(cases, options.repeat or (2 if options.short else 5), Patience(options.wait))
+
+    def keep(rounds: Rounds) -> None:
+        if options.out is not None:
+            options.out.write_bytes(report(cases, rounds) + b"\n")
+
+    repetitions, wait = (2, 15.0) if options.short else (5, 120.0)
+    patience = Patience(wait if options.wait is None else options.wait)
+    rounds = run(cases, options.repeat or repetitions, patience, keep)
     say(cases, rounds)
-    kept = report(cases, rounds)
-    if options.out is not None:
-        options.out.write_bytes(kept + b"\n")
     if before is None:
         return 0
-    changes = compare(before, msgspec.json.decode(kept, type=Run))
+    changes = compare(before, msgspec.json.decode(report(cases, rounds), type=Run))
     print("\n" + told(changes))
     return int(options.fail and any(c.verdict == "worse" for c in changes))
 

@@ -15,13 +15,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from .measure import Sample
+from .measure import Sample, quiet
 
 TRUST, TRUST_COUNT = 1.3, 1.1
 """By which factor rates and shares, and counts, have to differ at least."""
-
-DISTURBED = 0.4
-"""The share of the machine's CPU that others may have used, as the median of a case's repetitions, for its rate to count."""
 
 Verdict = Literal["better", "worse", "same", "unsure"]
 
@@ -32,6 +29,7 @@ class Figures(Struct, frozen=True):
     case: str
     samples: list[Sample]
     shares: list[float]
+    share_by_cpu: float | None = None
 
 
 class Run(Struct, frozen=True):
@@ -74,7 +72,7 @@ def compare(before: Run, after: Run) -> list[Change]:
 
 
 def _changes(old: Figures, new: Figures, alike: bool) -> Iterator[Change]:
-    sure = quiet(old) and quiet(new)
+    sure = quiet(old.samples) and quiet(new.samples)
     if old.shares and new.shares:
         yield judged(new.case, "share", old.shares, new.shares, TRUST, more=True, sure=sure)
     elif alike:
@@ -82,12 +80,6 @@ def _changes(old: Figures, new: Figures, alike: bool) -> Iterator[Change]:
     for name, values in COUNTS.items():
         if any(values(old)) and values(new):
             yield judged(new.case, name, values(old), values(new), TRUST_COUNT, more=False)
-
-
-def quiet(figures: Figures) -> bool:
-    """Whether rates of these repetitions say anything; where noise is unknown, they are believed."""
-    noise = [s.others for s in figures.samples if s.others is not None]
-    return not noise or statistics.median(noise) <= DISTURBED
 
 
 def judged(

@@ -52,6 +52,16 @@ class Sample(Struct, frozen=True, omit_defaults=True):
     """A curve: what grew, and what one operation cost there."""
 
 
+DISTURBED = 0.4
+"""The share of the machine's CPU that others may have used, as the median of a case's repetitions, for its rate to count."""
+
+
+def quiet(samples: Sequence[Sample]) -> bool:
+    """Whether rates of these repetitions say anything; where noise is unknown, they are believed."""
+    noise = [s.others for s in samples if s.others is not None]
+    return not noise or statistics.median(noise) <= DISTURBED
+
+
 class Meter:
     """Measures a block: wall and CPU time, bytes written, and what others used of the machine."""
 

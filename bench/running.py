@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -52,13 +52,14 @@ def one(case: Case) -> Sample:
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Sample)
 
 
-def run(cases: Sequence[Case], repetitions: int, patience: Patience) -> Rounds:
-    """All cases once, then all again."""
+def run(cases: Sequence[Case], repetitions: int, patience: Patience, keep: Callable[[Rounds], object]) -> Rounds:
+    """All cases once, then all again; `keep` gets what there is after each round, so that a run may be cut short."""
     rounds: Rounds = {case.name: [] for case in cases}
     for number in range(repetitions):
         for case in cases:
             note(f"round {number + 1} of {repetitions}: {case.name}")
             rounds[case.name].append(patience.sample(case))
+        keep(rounds)
     note("")
     return rounds
 

@@ -76,7 +76,9 @@ def test_an_aim_is_judged_round_by_round_and_left_out_if_a_case_did_not_run() ->
     rounds = {"ours": [sample(60, file_bytes=11.0), sample(10), sample(80)], "floor": [sample(100), sample(100), sample(100)]}
     rounds["ours"] = [sample(60, file_bytes=11.0), sample(10, file_bytes=12.0), sample(80, file_bytes=9.0)]
     found = list(aims.results(rounds, (ratio, small)))
-    assert [(r.value, r.holds) for r in found] == [(0.6, True), (11.0, False)]
+    assert [(r.value, r.holds, r.sure) for r in found] == [(0.6, True, True), (11.0, False, True)]
+    noisy = {name: [sample(s.per_s, others=0.9, file_bytes=11.0) for s in samples] for name, samples in rounds.items()}
+    assert [r.sure for r in aims.results(noisy, (ratio, small))] == [False, True], "a count does not depend on others"
     assert "| ours | file_bytes: at most 10 | 11.00 | missed |" in aims.table(found)
     assert list(aims.results({"ours": rounds["ours"]}, (ratio,))) == []
 
