@@ -31,8 +31,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     message_bytes: int = 1_048_576
     """Bytes of one message, media apart."""
     recoveries: int = 5
-    """Crashes that one turn is taken up after; over it the turn ends with `limit`. As many may fall into the sending of a reply that
-    a crash left unsent; over it the reply is given up."""
+    """Crashes that one turn is taken up after; over it the turn ends with `limit`. As many may fall into the sending of a reply
+    that a crash left unsent; over it the reply is given up."""
     depth: int = 4
     """Generations of children below the first agent of a tree."""
     children: int = 100
