@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 import trio
 from helpers import check, events, make, opened, say, scripted
-from test_delivery import route
+from test_delivery import Flaky, route
 from trio.testing import MockClock
 
 from callboard.actors import Agent, Channel, Limits, System, ToolContext, tool
 from callboard.actors.channels import MemoryChannel, lost_replies
-from callboard.actors.testing import Reply
+from callboard.actors.testing import Reply, ScriptedModel, every_crash
 from callboard.actors.values import Delivery
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.store import Store
 
 
 class Deadly(Channel):
@@ -108,6 +109,30 @@ async def test_starts_and_closes_count_for_nothing(grace: float, autojump_clock:
     async with System.open(store, agents=[agent], channels={"irc": channel}):
         assert (await channel.reply(chat="a")).text == "one"
     await check(store)
+
+
+async def test_a_kill_behind_any_commit_of_a_reply_that_fails_before_it_is_taken_loses_and_parks_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async def scenario(store: Store) -> None:
+        channel = Flaky({"one": 2, "two": 1})
+        channel.first_s = 0.1
+        async with System.open(store, agents=[agent], channels={"irc": channel}) as system:
+            ref = await system.spawn(agent, id="irc:a")
+            for text in ("1", "2"):
+                await ref.followup(text, message_id=text, route=route("a"))
+            await ref.wait_idle()
+            while system.statistics()["channels"]["irc"]["waiting"]:
+                await trio.sleep(0.1)
+
+    agent = make(ScriptedModel(lambda request: Reply.text("one" if request.messages[-1].text == "1" else "two")))
+    counts = list[int]()
+    async for crash in every_crash(scenario):
+        assert len(await events(crash.store, e.OutboxSent, "irc:a")) == len(await events(crash.store, e.OutboxPut, "irc:a")) == 2
+        assert not await events(crash.store, e.OutboxFailed, "irc:a"), crash
+        notes: list[Any] = [note.data for note in await events(crash.store, e.Note, "irc:a")]
+        counts += [note["ends"] for note in notes]
+    assert set(counts) == {0, 1}, "one death, counted once at most"
 
 
 async def test_a_channel_that_leaves_the_process_is_counted_too(autojump_clock: MockClock) -> None:
