@@ -4,7 +4,7 @@
 #     make test               the whole test suite
 #
 # The first of them makes .venv and installs the pinned versions of constraints.txt into it: the package for the demo (a few MB),
-# the tools of the developers, too, for everything else (some 45 MB). Later ones find it ready.
+# the tools of the developers, too, for everything else (some 50 MB). Later ones find it ready.
 
 PYTHON ?= python3
 FOLDER ?= .
@@ -97,7 +97,7 @@ docs: $(READY) ## write the generated pages of docs/
 docs-check: $(READY) ## fail if a generated page is stale
 	@$(BIN)/python docs/generate.py --check
 
-check: lint types docs-check test ## all of the above, as in CI
+check: lint types docs-check test ## what a change has to pass: format, types, generated pages, tests
 
 bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
 	@$(BIN)/python -m bench $(ARGS)
