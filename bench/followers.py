@@ -4,6 +4,8 @@ One agent streams, at the pace of a quick model; so many clients follow it over 
 nothing but read. The model's words are the time at which they were said (the clock is the machine's, the same in both processes),
 so each arrival says how long it took: through the log, its commit, the page that all followers share, and the socket. Followers
 are reached one after another, so the last of them tells most; the figure to trust is the p99.
+
+The floor is a loop that writes the same bytes to as many sockets, and does nothing else: what the machine itself allows.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ UPGRADE = (
     b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n"
     b"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nsec-websocket-protocol: callboard.v1\r\n\r\n"
 )
+FRAME = b"\x81\x7e\x00\xf0" + b'{"jsonrpc":"2.0","method":"records","params":{"records":[{"text":"t%d"}]}}'.ljust(240)
+"""What the floor writes: as long as a page of one piece is."""
 FOLLOW = b'{"jsonrpc":"2.0","id":1,"method":"follow","params":{"agent":"a","stream":1,"after":null}}'
 
 
@@ -111,6 +115,44 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+async def bare(followers: int, every_s: float) -> Sample:
+    """One sample of the floor: no service, no log, no protocol; a loop that writes to each socket in turn."""
+    with socket.create_server(("127.0.0.1", 0), backlog=followers) as door:
+        reading = Reading(int(door.getsockname()[1]), followers)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reading.run)
+            doors = await trio.to_thread.run_sync(_accepted, door, followers)
+            with Meter() as meter:
+                for _ in range(PIECES):
+                    await trio.sleep(every_s)
+                    frame = FRAME % time.monotonic_ns()
+                    for each in doors:
+                        os.write(each.fileno(), frame)
+                await reading.done.wait()
+    for each in doors:
+        each.close()
+    arrivals = msgspec.json.decode(reading.said, type=Arrivals)
+    sent = meter.sample([0.0] * arrivals.seen)
+    return msgspec.structs.replace(sent, p50_ms=arrivals.p50_ms, p99_ms=arrivals.p99_ms)
+
+
+def _accepted(door: socket.socket, followers: int) -> list[socket.socket]:
+    """Connections of the reading process, after what it says first."""
+    doors: list[socket.socket] = []
+    for _ in range(followers):
+        near, _ = door.accept()
+        near.recv(65536)
+        near.sendall(b"hello")
+        near.recv(65536)
+        doors.append(near)
+    return doors
+
+
+def run_bare(followers: int, every_s: float) -> Sample:
+    """One sample of the floor."""
+    return trio.run(bare, followers, every_s)
+
+
 def run(followers: int, every_s: float) -> Sample:
     """One sample, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="callboard-bench-") as folder:
@@ -158,7 +200,8 @@ def _masked(text: bytes) -> bytes:
 CASES = (
     Case("followers x1", partial(run, 1, 0.02), "arrivals/s", short=False),
     Case("followers x100", partial(run, 100, 0.02), "arrivals/s", short=False),
-    Case("followers x1,000", partial(run, 1000, 0.04), "arrivals/s", short=False),
+    Case("floor followers x1,000", partial(run_bare, 1000, 0.04), "arrivals/s", short=False),
+    Case("followers x1,000", partial(run, 1000, 0.04), "arrivals/s", against="floor followers x1,000", short=False),
 )
 
 if __name__ == "__main__":
