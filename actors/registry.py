@@ -159,6 +159,7 @@ class Registry:
 
         Raises:
             UsageError: the labels or the history cannot be kept; there is no agent then.
+            CommitFailed: the parent's log failed meanwhile; there is no agent then, for nobody could tell of its birth.
         """
         self._runtime.definitions.add(agent)
         await self._runtime.start_plugins(agent)
@@ -173,6 +174,8 @@ class Registry:
             parent=parent.id if parent is not None else None,
             depth=depth,
         )
+        if parent is not None and parent.log.failed is not None:
+            raise parent.log.failed
         log.append(created, *(UserMessage(message=message) for message in history))
         self.deleted.discard(id)
         above = ((parent.id, parent.agent), *parent.ancestors) if parent is not None else ()

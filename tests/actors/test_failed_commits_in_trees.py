@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import trio
 from helpers import check, events, make, order, scripted
 from trio.testing import MockClock
 
@@ -81,3 +82,40 @@ async def test_a_parent_whose_log_fails_does_not_cancel_its_child(autojump_clock
     (result,) = await events(store, e.ToolResult)
     assert result.error is None and len(runs) == 1
     assert "TC" not in await order(store, CHILD) and "TR1" in await order(store)
+
+
+async def test_a_child_is_not_made_when_its_parents_log_failed_meanwhile_and_the_next_try_makes_it(
+    autojump_clock: MockClock,
+) -> None:
+    """Its first record alone would be a child that nobody has, under the id that the call needs."""
+
+    class Meanwhile(FaultyStore):
+        refs: tuple[Any, ...] = ()
+
+        async def own(self, agent: str) -> int:
+            with trio.CancelScope(shield=True):  # the body that makes the child is cancelled, and hears of it later
+                if agent == CHILD and self.refs:
+                    (ref,), self.refs = self.refs, ()
+                    self.fail_next(StoreFull("the disk is full; free some space"))
+                    with pytest.raises(StoreFull):
+                        await ref.inject("meanwhile")
+                epoch = await super().own(agent)
+            return epoch
+
+    async def nothing(ctx: ToolContext[Any]) -> None:
+        pass
+
+    def leads(request: Request) -> Reply:
+        return Reply.text("all is done") if request.messages[-1].results else Reply.tools(("w", "worker", {"task": "go"}))
+
+    store, parent = Meanwhile(MemoryStore()), family(nothing, "safe").replace(model=ScriptedModel(leads))
+    async with System.open(store, agents=[parent]) as system:
+        ref = await system.spawn(parent, id="a")
+        store.refs = (ref,)
+        await ref.followup("begin", message_id="m")
+        await trio.sleep(60)
+        assert (await ref.ask("begin", message_id="m")).text == "all is done"
+    await check(store)
+    (result,) = await events(store, e.ToolResult)
+    assert result.error is None
+    assert len(await events(store, e.ChildSpawned)) == len(await events(store, e.LogCreated, CHILD)) == 1
