@@ -93,14 +93,15 @@ async def test_a_child_is_not_made_when_its_parents_log_failed_meanwhile_and_the
         refs: tuple[Any, ...] = ()
 
         async def own(self, agent: str) -> int:
+            owned: list[int] = []
             with trio.CancelScope(shield=True):  # the body that makes the child is cancelled, and hears of it later
                 if agent == CHILD and self.refs:
                     (ref,), self.refs = self.refs, ()
                     self.fail_next(StoreFull("the disk is full; free some space"))
                     with pytest.raises(StoreFull):
                         await ref.inject("meanwhile")
-                epoch = await super().own(agent)
-            return epoch
+                owned.append(await super().own(agent))
+            return owned[0]
 
     async def nothing(ctx: ToolContext[Any]) -> None:
         pass
