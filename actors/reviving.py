@@ -58,11 +58,13 @@ class Reviver:
         self._runtime = runtime
         self._wanted: dict[str, None] = {}
         self._undefined: dict[str, None] = {}
+        self._trying = 0
+        """How many are being looked at now."""
         self._lot = trio.lowlevel.ParkingLot()
         self._pause_s = FIRST_S
 
     def __len__(self) -> int:
-        return len(self._wanted) + len(self._undefined)
+        return len(self._wanted) + len(self._undefined) + self._trying
 
     def want(self, id: str) -> None:
         """Open the agent when the store, or its definition, is there again."""
@@ -85,12 +87,14 @@ class Reviver:
             await trio.sleep(self._pause_s)
             if self._runtime.closing:
                 return
-            healed = await self._round()
+            ids, self._wanted = list(self._wanted), {}
+            self._trying = len(ids)
+            healed = await self._round(ids)
+            self._trying = 0
             self._pause_s = FIRST_S if healed else min(2 * self._pause_s, LONGEST_S)
 
-    async def _round(self) -> bool:
+    async def _round(self, ids: list[str]) -> bool:
         """Try the first and, if that goes well, all; whether nothing is left."""
-        ids, self._wanted = list(self._wanted), {}
         while ids:
             id = ids.pop(0)
             try:

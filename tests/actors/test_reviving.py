@@ -126,3 +126,33 @@ async def test_one_that_cannot_be_read_holds_up_nobody_and_is_tried_ever_more_ra
         await trio.sleep(100 * LONGEST_S)
         assert [ref.status for ref in refs] == ["idle", "failed", "idle"]
         assert len(tried) < 120
+
+
+async def test_an_agent_that_is_looked_at_again_right_now_is_counted(autojump_clock: MockClock) -> None:
+    class Slow(FaultyStore):
+        async def head(self, agent: str) -> Any:
+            if slow:
+                await trio.sleep(10)
+            return await super().head(agent)
+
+    slow: list[bool] = []
+    store, gate = Slow(MemoryStore()), trio.Event()
+
+    @tool(replay="safe")
+    async def work() -> str:
+        """Work, once the test says so."""
+        await gate.wait()
+        return "worked"
+
+    agent = make(ScriptedModel(says), tools=[work])
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        await ref.followup("hi")
+        await wait_all_tasks_blocked()
+        slow.append(True)
+        store.fail_next(FULL)
+        gate.set()
+        await trio.sleep(5)
+        assert (ref.status, system.statistics()["reviving"]) == ("failed", 1)
+        await trio.sleep(60)
+        assert (ref.status, system.statistics()["reviving"]) == ("idle", 0)
