@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
 import trio
 from msgspec import Raw, Struct
 
@@ -31,6 +32,9 @@ MOST = 1000
 """The most entries of one page of agents."""
 MOST_BYTES = 256 * 1024
 """About how much of a request's messages goes into one answer."""
+NAMED_BYTES = 8 * 1024
+"""How much the labels of an agent may take, and what a message is called, from whom and from where it comes: all of them are
+told again and again, in lists and receipts, to whoever asks."""
 
 
 class Caller:
@@ -77,6 +81,17 @@ class Desk(Struct, frozen=True):
         if name not in known:
             raise DefinitionMissing(f"this service has no definition {name!r}; it has {', '.join(sorted(known)) or 'none'}")
         return known[name]
+
+
+def check_named(what: str, *named: Any) -> None:
+    """Make sure that what only names something is short.
+
+    Raises:
+        UsageError: it is not.
+    """
+    size = len(msgspec.json.encode(named))
+    if size > NAMED_BYTES:
+        raise UsageError(f"{what} may take {NAMED_BYTES:,} bytes, and here are {size:,}; what an agent is to read is content")
 
 
 Handler = Callable[[Desk, Any, Caller], Awaitable[Any]]
@@ -203,6 +218,7 @@ async def _approvals(desk: Desk, params: m.Selection, caller: Caller) -> list[An
 async def _spawn(desk: Desk, params: m.Spawn, caller: Caller) -> m.Known:
     id = params.id if params.id is not None else f"{desk.grant.prefix}{params.name}-{mint_id()}"
     desk.grant.check_agent(id)
+    check_named("the labels of an agent", params.labels)
     return await _known(await desk.system.spawn(desk.definition(params.name), id=id, labels=params.labels))
 
 
@@ -223,6 +239,7 @@ async def _ask(desk: Desk, params: m.Asking, caller: Caller) -> Any:
 
 
 def _how(params: m.Send) -> dict[str, Any]:
+    check_named("message_id, route and sender", params.message_id, params.route, params.sender)
     return {"message_id": params.message_id, "route": params.route, "sender": params.sender}
 
 
@@ -243,6 +260,7 @@ async def _withdraw(desk: Desk, params: m.OnMessage, caller: Caller) -> bool:
 
 
 async def _replace(desk: Desk, params: m.Replace, caller: Caller) -> Any:
+    check_named("new_id", params.new_id)
     return await (await desk.agent(params.agent)).replace(params.message_id, params.content, new_id=params.new_id)
 
 
@@ -255,6 +273,7 @@ async def _timers(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
 
 
 async def _remind(desk: Desk, params: m.Remind, caller: Caller) -> Any:
+    check_named("id and route of a reminder", params.id, params.route)
     ref, when = await desk.agent(params.agent), {"after_s": params.after_s, "every_s": params.every_s}
     return await ref.remind(params.content, **when, at=params.at, id=params.id, route=params.route)
 

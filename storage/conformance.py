@@ -51,9 +51,10 @@ async def reading_takes_ranges_and_types(bench: Bench) -> None:
     for start in range(0, 40, 10):
         first = created("a") if start == 0 else put(start, f"m{start}")
         await write(store, [batch("a", epoch, [first, chunks(start + 1, 8), note(start + 9)])])
-    for after, upto in [(-1, None), (0, 0), (3, 5), (8, 10), (14, 33), (39, None), (12, 500), (20, 10)]:
+    beyond = [(-9, 3), (-(2**70), 2**70), (2**70, None)]
+    for after, upto in [(-1, None), (0, 0), (3, 5), (8, 10), (14, 33), (39, None), (12, 500), (20, 10), *beyond]:
         last = 39 if upto is None else min(upto, 39)
-        assert await seqs(store, "a", after, upto) == list(range(after + 1, last + 1)), (after, upto)
+        assert await seqs(store, "a", after, upto) == list(range(max(after, -1) + 1, last + 1)), (after, upto)
     read = store.statistics()["chunk_rows_read"]
     assert await seqs(store, "a", types={"note"}) == [9, 19, 29, 39]
     assert await seqs(store, "a", 9, 29, types={"note", "inbox/put"}) == [10, 19, 20, 29]

@@ -28,7 +28,7 @@ from ...storage.errors import CallboardError
 from ...storage.events import CommandRun, EndReason, Errored
 from ...storage.messages import Block
 from ...storage.records import Record
-from ..handlers import Desk
+from ..handlers import Desk, check_named
 from .dialect import TYPES, ChatRequest, Heading, Telling, check, conversation, failure_of, finish_of
 from .failures import Refused, response_to
 from .line import Gone
@@ -96,6 +96,7 @@ class Completions:
         check(chat)
         history, prompt = conversation(chat.messages)
         cancels = _cancels(visit)
+        check_named("user and idempotency-key", chat.user, visit.request.headers.get(KEY))
         agent = desk.definition(chat.model)
         id = _agent_of(visit, chat)
         desk.grant.check_agent(id)

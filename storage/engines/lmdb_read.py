@@ -34,7 +34,7 @@ class LmdbReader:
     ) -> None:
         self._folder, self._agent, self._upto, self._types = folder, agent, upto, types
         self._chunks = types is None or CHUNK in types
-        self._after, self._log, self._looked = after, 0, 0
+        self._after, self._log, self._looked = max(after, -1), 0, 0
         self._page: Iterable[Record] = iter(())
         self._closed = False
 

@@ -9,6 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from wired import make, said, scripted, serving, told
 from callboard.net import cookies
 from callboard.net.limits import ServiceLimits
 from callboard.net.wire.closes import GOING_AWAY, TOO_LONG
+from callboard.storage import open_store
 
 TOKENS = {"t": {"scopes": ["admin"]}}
 CHAT = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "hi"}]}).encode()
@@ -119,6 +121,58 @@ async def test_a_message_that_comes_slowly_but_comes_is_taken(autojump_clock: ob
             await trio.sleep(9)
             await wire.send_all(frame(0, text[10:]))
             assert (await said(connection))["id"] == n
+
+
+# -- names that are no names
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("spawn", {"name": "demo", "id": "b", "labels": {"k": "x" * 9000}}),
+        ("spawn", {"name": "demo", "id": "b", "labels": {f"k{n}": "" for n in range(2000)}}),
+        ("followup", {"content": "hi", "message_id": "x" * 9000}),
+        ("steer", {"content": "hi", "sender": "x" * 9000}),
+        ("ask", {"content": "hi", "route": {"channel": "c", "chat": "x" * 9000}}),
+        ("replace", {"content": "hi", "message_id": "m1", "new_id": "x" * 9000}),
+        ("remind", {"content": "hi", "after_s": 5, "id": "x" * 9000}),
+    ],
+)
+async def test_what_only_names_something_is_short(autojump_clock: object, method: str, params: dict[str, Any]) -> None:
+    """Lists and receipts tell it again and again, also to those who did not write it."""
+    async with serving(make(scripted("ok"))) as (system, _, wires), wires.socket() as connection:
+        await said(connection)
+        await system.spawn(system.definitions["demo"], id="a")
+        answer = await told(connection, method, **({"agent": "a"} if method != "spawn" else {}), **params)
+        assert answer["error"]["data"]["error"] == "UsageError" and "may take 8,192 bytes" in answer["error"]["message"]
+
+
+async def test_what_openais_clients_only_name_is_short(autojump_clock: object) -> None:
+    async with browsing(make(scripted("ok"))) as web:
+        chat = {**json.loads(CHAT), "user": "x" * 9000}
+        assert (await web.post("/v1/chat/completions", chat, x_callboard_session="a")).status == 400
+        assert (await web.post("/v1/chat/completions", json.loads(CHAT), idempotency_key="x" * 9000)).status == 400
+
+
+@pytest.mark.parametrize("engine", ["memory", "folder"])
+async def test_places_that_no_log_has_are_none_to_read_from(autojump_clock: object, engine: str, tmp_path: Path) -> None:
+    where = ":memory:" if engine == "memory" else tmp_path
+    async with (
+        open_store(where) as store,
+        serving(make(scripted()), store=store) as (system, _, wires),
+        wires.socket() as line,
+    ):
+        await said(line)
+        await noted(system, 3, 10)
+        for after in (-9, -(2**62)):
+            page = (await told(line, "read", agent="a", after=after, upto=2**62))["result"]
+            assert [record["seq"] for record in page["records"]] == [0, 1, 2, 3]
+            assert "result" in await told(line, "follow", agent="a", stream=1, after=after)
+            assert [record["seq"] for record in (await said(line))["params"]["records"]] == [0, 1, 2, 3]
+        for nowhere in (2**62, 4):
+            assert (await told(line, "read", agent="a", after=nowhere))["result"]["records"] == []
+        for seq in (2**62, -1, -(2**62)):
+            assert "seq" in (await told(line, "request", agent="a", seq=seq))["error"]["message"]
 
 
 # -- those who hold places
