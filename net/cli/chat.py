@@ -14,7 +14,7 @@ from .chatting.offline import NAME, PROVIDER, Parrot
 from .chatting.pipe import pipe
 from .chatting.session import Session
 from .chatting.terminal import Terminal, is_terminal, wants_colour
-from .loading import load_agent
+from .loading import Loaded, load_agent
 from .output import Output
 from .problems import OK, Refused
 
@@ -30,10 +30,11 @@ async def clock() -> str:
 
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Open the agent and talk; at a terminal when a person sits there."""
-    agent = _agent(arguments)
+    agent, deps, models = _loaded(arguments)
     own = agent.plugins if agent.plugins is not None else ()
     extra = [] if any(isinstance(plugin, Commands) for plugin in own) else [Commands()]
-    async with System.open(arguments.state, agents=[agent], models={PROVIDER: Parrot()}, plugins=extra, grace=0) as system:
+    known = {PROVIDER: Parrot(), **(models or {})}
+    async with System.open(arguments.state, agents=[agent], deps=deps, models=known, plugins=extra, grace=0) as system:
         ref = await system.spawn(agent, id=arguments.id or agent.name)
         if output.json or not is_terminal():
             return await pipe(system, ref, output)
@@ -45,16 +46,17 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     return OK
 
 
-def _agent(arguments: argparse.Namespace) -> Agent[Any, Any]:
-    """The agent of a file, or one for the model."""
+def _loaded(arguments: argparse.Namespace) -> Loaded:
+    """The agent of a file with what it has beside it, or one for the model."""
     if arguments.agent and arguments.model:
         raise Refused("--agent FILE:NAME brings its own model; leave --model away")
     if arguments.agent:
-        return _with_plugins(load_agent(arguments.agent))
+        loaded = load_agent(arguments.agent)
+        return loaded._replace(agent=_with_plugins(loaded.agent))
     model = arguments.model or NAME
     if ":" not in model:
         raise Refused(f"--model {model} names no provider; write --model openai:{model}, or --model anthropic:{model}")
-    return _with_plugins(Agent(ID, model=model, system=SYSTEM, tools=[clock]))
+    return Loaded(_with_plugins(Agent(ID, model=model, system=SYSTEM, tools=[clock])), None, None)
 
 
 def _with_plugins(agent: Agent[Any, Any]) -> Agent[Any, Any]:

@@ -15,14 +15,23 @@ from ...actors.agent import Agent
 from .problems import Refused
 
 
-def load_agent(where: str) -> Agent[Any, Any]:
-    """The Agent at `FILE:NAME`; the name may be left out where the file has only one.
+class Loaded(NamedTuple):
+    """An agent of a file, and what the file has for the system: `deps`, which tools find in `ctx.deps`, and `models`."""
+
+    agent: Agent[Any, Any]
+    deps: Any
+    models: Mapping[str, Any] | None
+
+
+def load_agent(where: str) -> Loaded:
+    """The Agent at `FILE:NAME`, with the file's `deps` and `models`; the name may be left out where the file has only one.
 
     Raises:
         Refused: there is no such file or name, the file fails, or the name is something else.
     """
     file, name = _split(where)
-    return agent_in(vars(_run_file(file)), file, name)
+    names = vars(_run_file(file))
+    return Loaded(agent_in(names, file, name), names.get("deps"), names.get("models"))
 
 
 def agent_in(names: Mapping[str, Any], file: Path, name: str) -> Agent[Any, Any]:
@@ -61,11 +70,12 @@ class Files:
 
 
 class Served(NamedTuple):
-    """What a file has for a service: every Agent in it; its `deps`, which tools find in `ctx.deps`; its `channels`."""
+    """What a file has for a service: every Agent in it, its `deps`, which tools find in `ctx.deps`, `channels` and `models`."""
 
     agents: list[Agent[Any, Any]]
     deps: Any
     channels: Mapping[str, Any] | None
+    models: Mapping[str, Any] | None
 
 
 def load_served(file: str) -> Served:
@@ -82,7 +92,7 @@ def load_served(file: str) -> Served:
     agents = {id(agent): agent for agent in found.values()}
     if not agents:
         raise Refused(f"there is no Agent in {path}")
-    return Served(list(agents.values()), names.get("deps"), names.get("channels"))
+    return Served(list(agents.values()), names.get("deps"), names.get("channels"), names.get("models"))
 
 
 def _split(where: str) -> tuple[Path, str]:

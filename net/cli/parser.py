@@ -34,6 +34,9 @@ COMMANDS = (
 """Every command; each is a module of this package with `async def command(arguments, output) -> int`."""
 
 
+_AGENT = "the Agent NAME in the Python file FILE, with the file's `deps` and `models` if it has any"
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, but a mistake is an error like any other: one sentence, which `--json` turns into JSON."""
 
@@ -108,7 +111,7 @@ def _add_chat(commands: _Commands) -> None:
     chat.add_argument(
         "state", nargs="?", default="callboard-chat", metavar="STATE", help="where everything is kept (default: %(default)s)"
     )
-    chat.add_argument("--agent", metavar="FILE:NAME", help="the Agent NAME in the Python file FILE")
+    chat.add_argument("--agent", metavar="FILE:NAME", help=_AGENT)
     chat.add_argument(
         "--model", metavar="PROVIDER:NAME", help="a model to talk to (default: a small program that needs no key and says so)"
     )
@@ -118,7 +121,7 @@ def _add_chat(commands: _Commands) -> None:
 def _add_run(commands: _Commands) -> None:
     run = _add(commands, "run", "Send a text to an agent and print its answer.")
     run.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
-    run.add_argument("agent", metavar="FILE:NAME", help="the Agent NAME in the Python file FILE")
+    run.add_argument("agent", metavar="FILE:NAME", help=_AGENT)
     run.add_argument("text", metavar="TEXT", help="what to say; - reads standard input")
     run.add_argument("--id", metavar="ID", help="the agent's id (default: its definition's name)")
     run.add_argument("--message-id", metavar="ID", help="the same id again waits for the same answer, also after a kill")
@@ -132,7 +135,7 @@ def _add_serve(commands: _Commands) -> None:
         "file",
         nargs="?",
         metavar="FILE",
-        help="a Python file: its Agents, and its `deps` and `channels` if it has any (without one nothing runs)",
+        help="a Python file: its Agents, and its `deps`, `models` and `channels` if it has any (without one nothing runs)",
     )
     serve.add_argument("--port", type=port, default=8000, metavar="N", help="0 for any that is free (default: %(default)s)")
     serve.add_argument(
@@ -245,7 +248,7 @@ def _add_backup(commands: _Commands) -> None:
 def _add_batch(commands: _Commands) -> None:
     batch = _add(commands, "batch", "Run every task of a file by an agent of its own, score and count. Kill it and run it again.")
     batch.add_argument("tasks", metavar="TASKS.jsonl", help='lines of {"id": ..., "input": ..., "expected": ...}')
-    batch.add_argument("--agent", required=True, metavar="FILE:NAME", help="the Agent NAME in the Python file FILE")
+    batch.add_argument("--agent", required=True, metavar="FILE:NAME", help=_AGENT)
     batch.add_argument("--out", metavar="DIR", help="the run's folder: store and results.jsonl (default: runs/TASKS-AGENT)")
     batch.add_argument("--model", metavar="PROVIDER:NAME", help="in place of the Agent's own")
     batch.add_argument("--concurrency", type=some, default=20, metavar="N", help="attempts at a time (default: %(default)s)")

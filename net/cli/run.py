@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from secrets import token_hex
 from typing import Any
 
 import trio
@@ -21,16 +22,20 @@ from .problems import FAILED, OK, Refused
 
 async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Ask and print. The same message id again waits for the same answer, also after a kill."""
-    agent = load_agent(arguments.agent)
+    agent, deps, models = load_agent(arguments.agent)
     if arguments.model is not None:
         agent = agent.replace(model=arguments.model)
     text = await trio.to_thread.run_sync(sys.stdin.read) if arguments.text == "-" else arguments.text
     if not text.strip():
         raise Refused("there is nothing to say: TEXT is empty")
-    questions = Questions(arguments.state, output)
-    async with System.open(arguments.state, agents=[agent], plugins=[questions], grace=0) as system:
+    message_id = arguments.message_id or token_hex(8)
+    # Without the id the same words would be a second message, which asks the same question anew.
+    again = "run it again" if arguments.message_id else f"run it again with --message-id {message_id}"
+    questions = Questions(arguments.state, again, output)
+    opening = System.open(arguments.state, agents=[agent], deps=deps, models=models, plugins=[questions], grace=0)
+    async with opening as system:
         ref = await system.spawn(agent, id=arguments.id or agent.name)
-        outcome = await ref.ask(text, message_id=arguments.message_id)
+        outcome = await ref.ask(text, message_id=message_id)
     output.text(outcome.text)
     output.value(_value(outcome))
     if outcome.ok:
@@ -50,15 +55,15 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
 class Questions(Plugin):
     """Says that a call waits for a person: the command would look as if it hung."""
 
-    def __init__(self, state: str, output: Output) -> None:
-        self._state, self._output = state, output
+    def __init__(self, state: str, again: str, output: Output) -> None:
+        self._state, self._again, self._output = state, again, output
 
     async def on_event(self, ctx: SeamContext, record: Record, /) -> None:
         """Tell the person in front of the terminal what to do."""
         if isinstance(record.event, ApprovalAsked):
             self._output.notice(
                 f"{ctx.id} waits for a person's word: {record.event.question} To give it, end this command, then "
-                f"`callboard answer {self._state} '{record.event.id}' allow --by NAME` (or deny), and run it again."
+                f"`callboard answer {self._state} '{record.event.id}' allow --by NAME` (or deny), and {self._again}."
             )
 
 

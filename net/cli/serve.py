@@ -30,7 +30,12 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Open the system, serve, and say where; the exit code says which signal ended it."""
     served = load_served(arguments.file) if arguments.file is not None else _to_look_at(arguments.state)
     opening = System.open(
-        arguments.state, agents=served.agents, deps=served.deps, channels=served.channels, grace=arguments.grace
+        arguments.state,
+        agents=served.agents,
+        deps=served.deps,
+        channels=served.channels,
+        models=served.models,
+        grace=arguments.grace,
     )
     async with trio.open_nursery() as nursery:
         limits = ServiceLimits(connections=arguments.connections)
@@ -66,7 +71,7 @@ def _to_look_at(state: str) -> Served:
     """
     if not Path(state).is_dir():
         raise Refused(f"there is no store {state} to look at; to make one, give a Python file with Agents, too")
-    return Served([], None, {})
+    return Served([], None, None, None)
 
 
 def _announce(server: Server, arguments: argparse.Namespace, output: Output) -> None:

@@ -38,19 +38,19 @@ def refusal(where: str) -> str:
 
 
 def test_a_name_in_a_file(tmp_path: Path) -> None:
-    assert load_agent(file(tmp_path, TWO) + ":writer").name == "writer"
+    assert load_agent(file(tmp_path, TWO) + ":writer").agent.name == "writer"
 
 
 def test_the_only_agent_needs_no_name(tmp_path: Path) -> None:
     where = file(tmp_path, "from callboard.actors.agent import Agent\nx = Agent('solo')\n")
-    assert load_agent(where).name == "solo"
-    assert load_agent(where + ":").name == "solo"
+    assert load_agent(where).agent.name == "solo"
+    assert load_agent(where + ":").agent.name == "solo"
 
 
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     file(tmp_path, "NAME = 'beside'\n", "shopnames.py")
     where = file(tmp_path, "import shopnames\nfrom callboard.actors.agent import Agent\na = Agent(shopnames.NAME)\n")
-    assert load_agent(where).name == "beside"
+    assert load_agent(where).agent.name == "beside"
 
 
 def test_c230_a_bad_agent_file_is_one_sentence(tmp_path: Path) -> None:

@@ -113,10 +113,43 @@ async def test_a_call_that_waits_for_a_person_is_said_with_what_to_do() -> None:
 
     errors = io.StringIO()
     agent = Agent("clerk", model=ScriptedModel([Reply.tools(("c1", "act", {}))]), tools=[act], plugins=[])
-    questions = Questions("state", Output(errors=errors))
+    questions = Questions("state", "run it again", Output(errors=errors))
     async with System.open(":memory:", agents=[agent], plugins=[questions], grace=0) as system:
         await (await system.spawn(agent, id="a")).followup("go")
         await trio.testing.wait_all_tasks_blocked()
     said = errors.getvalue()
     assert said.startswith("a waits for a person's word: May I?")
     assert "callboard answer state 'a!" in said
+
+
+SURROUNDED = """
+from callboard import Agent, ToolContext, tool
+from callboard.actors.testing import Reply, ScriptedModel
+
+deps = "the shop"
+
+@tool(replay="safe")
+async def look(ctx: ToolContext) -> str:
+    "Look."
+    return ctx.deps
+
+def answer(request):
+    last = request.messages[-1]
+    return Reply.text(f"saw {last.text}") if last.role == "tool" else Reply.tools(("c1", "look", {}))
+
+models = {"own": ScriptedModel(answer)}
+clerk = Agent("clerk", model="own:small", tools=[look])
+"""
+
+
+@pytest.mark.parametrize(
+    "words", [["run", ":memory:", "shop.py:clerk", "Look."], ["chat", ":memory:", "--agent", "shop.py:clerk"]]
+)
+def test_a_file_brings_the_deps_and_the_models_of_its_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    (tmp_path / "shop.py").write_text(SURROUNDED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("Look.\n"))
+    assert main(words) == 0
+    assert capsys.readouterr().out == "saw the shop\n"

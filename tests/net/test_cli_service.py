@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -101,6 +102,20 @@ def test_a_served_file_is_tailed_and_its_questions_are_answered(
     assert main(["approvals", url]) == 4
     err = capsys.readouterr().err
     assert "is the service running there?" in err and err.count("\n") == 1
+
+
+def test_run_again_as_it_is_told_ends_with_the_answer(shop: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = run("run", "state", "shop.py:clerk", "Look there.")
+    assert asked.stderr is not None
+    told = asked.stderr.readline()
+    asked.send_signal(signal.SIGINT)
+    assert asked.wait(20) == 130
+    found = re.search(r"`callboard (answer state) '(\S+)' allow --by NAME`.* again with (--message-id) (\w+)\.", told)
+    assert found is not None, told
+    assert main([*found[1].split(), found[2], "allow", "--by", "ann"]) == 0
+    capsys.readouterr()
+    assert main(["run", "state", "shop.py:clerk", "Look there.", found[3], found[4]]) == 0
+    assert capsys.readouterr().out == "saw the shop\n"
 
 
 def test_a_port_that_is_taken_is_one_sentence(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
