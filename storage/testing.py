@@ -39,6 +39,10 @@ class FaultyStore:
         """Let the next commits, `times` of them, raise `error` and write nothing."""
         self._faults += [error] * times
 
+    def heal(self) -> None:
+        """Let commits pass again, whatever was still to fail."""
+        self._faults.clear()
+
     def hold(self) -> None:
         """Let commits wait from now on."""
         if self._gate is None:

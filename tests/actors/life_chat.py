@@ -16,7 +16,7 @@ from callboard.actors.answers import LimitReached
 from callboard.actors.channels.channel import Channel
 from callboard.actors.plugins.commands import CommandContext, UserCommand, command
 from callboard.actors.values import Delivery
-from callboard.storage.errors import DeliveryFailed
+from callboard.storage.errors import CommitFailed, DeliveryFailed
 
 PLACES = (("#docs", None), ("#help", None), ("#docs", "t"))
 """Chats and threads."""
@@ -75,7 +75,11 @@ class Chat(Channel):
         """A person writes, where the id says."""
         while self._inbound is None:
             await self._moved.park()
-        return await self._inbound.put(text, route=route_of(id), sender="ann", message_id=id)
+        while True:
+            try:
+                return await self._inbound.put(text, route=route_of(id), sender="ann", message_id=id)
+            except CommitFailed:  # it was not acknowledged, so the service sends it again
+                await trio.sleep(1)
 
     async def deliver(self, entry: Delivery) -> None:
         """Take it, or not."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import trio
 from life_chat import route_of
 from life_scripts import DOES
 
@@ -37,7 +38,7 @@ from callboard.actors.answers import (
 from callboard.actors.content import to_message
 from callboard.actors.seams import Next, Plugin, SeamContext
 from callboard.actors.testing.scripted import Reply
-from callboard.storage.errors import OVERFLOW_CODES, InputRefused
+from callboard.storage.errors import OVERFLOW_CODES, CommitFailed, InputRefused
 from callboard.storage.messages import Chunk, Message, Request, TextDelta
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 BEFORE_A_STEP = ("accept", "compact", "command", "assemble", "pre_step")
 
 
-async def act(ref: Any, does: str, id: str) -> None:
-    """Do it to the agent, once however often the script comes here."""
+async def act(ref: Any, does: str, id: str) -> Any:
+    """Do it to the agent, once however often the script comes here; gives the receipt of a message."""
     match does:
         case "cancel":
             await ref.cancel()
@@ -64,18 +65,23 @@ async def act(ref: Any, does: str, id: str) -> None:
             elif waiting:
                 await ref.replace(waiting[0].id, f"another {id}", new_id=f"{waiting[0].id}!")
         case _ if does.startswith("/"):
-            await ref.followup(does, message_id=id, route=route_of(id))
+            return await ref.followup(does, message_id=id, route=route_of(id))
         case _:
             text = id if id.startswith("/") else f"{does} {id}"
-            await getattr(ref, does)(text, message_id=id, route=route_of(id) if does != "inject" else None)
+            return await getattr(ref, does)(text, message_id=id, route=route_of(id) if does != "inject" else None)
+    return None
 
 
-async def from_outside(ref: Any, does: str, id: str) -> None:
-    """The same, by a person, who takes a refusal as an answer."""
-    try:
-        await act(ref, does, id)
-    except InputRefused as refusal:
-        assert "was refused" in str(refusal)
+async def from_outside(ref: Any, does: str, id: str) -> Any:
+    """The same, by a person, who takes a refusal as an answer, and a full disk as a reason to say it again."""
+    while True:
+        try:
+            return await act(ref, does, id)
+        except InputRefused as refusal:
+            assert "was refused" in str(refusal)
+            return None
+        except CommitFailed:
+            await trio.sleep(1)
 
 
 class Acting(Plugin):

@@ -27,7 +27,7 @@ DOES = ("steer", "inject", "followup", "cancel", "park", "hook", "withdraw", "re
 """What a tool, a plugin or a person may do to an agent: `park` is a cancel that keeps the inbox, `hook` one with a text."""
 MOMENTS = (*DOES, "dispose", "close", "cut")
 """What may be done from outside; `close` and `cut` end the system (without grace; by a cancel around it), and open it again. On a
-channel people also `say` something and give commands."""
+channel people also `say` something and give commands. After `full` the next commits fail, as on a full disk."""
 ENDS = ("throw", "limit")
 ANSWERS = {
     "accept": ("reject", "rewrite", "answer", *ENDS),
@@ -141,6 +141,11 @@ class Life(Struct, frozen=True, repr_omit_defaults=True):
             yield from turn
 
     @property
+    def fills(self) -> bool:
+        """Whether commits fail in it: what memory held then is given up, so that its appends are no places to cut at."""
+        return any(moment.do == "full" for moment in self.meanwhile)
+
+    @property
     def asks(self) -> bool:
         """Whether a person may be asked something."""
         asking = {"approved", "ask_again"}
@@ -173,7 +178,7 @@ def _surroundings(choice: Random) -> dict[str, Any]:
     """Where it is lived: in a chat or not, in a large window or a small one, with people who answer soon or late."""
     few = choice.random
     chat, commands = few() < 0.5, few() < 0.4
-    moments = MOMENTS + (("say", "say") if chat else ()) + (COMMANDS if commands else ())
+    moments = MOMENTS + (("full",) * 3 if few() < 0.1 else ()) + (("say", "say") if chat else ()) + (COMMANDS if commands else ())
     return {
         "chat": tuple(choice.choices(DELIVERS, (8, 2, 1, 1, 1, 1), k=choice.randint(1, 4))) if chat else (),
         "edits": few() < 0.3,

@@ -22,7 +22,7 @@ from callboard.actors.plugins.empty_answer import EmptyAnswer
 from callboard.actors.seams import Plugin, SeamContext
 from callboard.actors.testing.scripted import Reply, ScriptedModel
 from callboard.actors.tokens import header_tokens, message_tokens
-from callboard.storage.errors import ApprovalExpired, ToolError
+from callboard.storage.errors import ApprovalExpired, CommitFailed, ToolError
 from callboard.storage.messages import Request, Usage
 
 LIMITS = Limits(connect_s=2, first_chunk_s=8, chunk_gap_s=8, tool_timeout=20, abandon_s=2)
@@ -48,6 +48,8 @@ class World:
         self.answered = 0
         self.models: dict[str, ScriptedModel] = {}
         """What `/model` may choose."""
+        self.acknowledged: list[tuple[str, str]] = []
+        """Messages that people sent and that were taken: agent and id."""
         self.chat: Chat | None = None
         self.too_long: list[tuple[str, int, int, int, int]] = []
         """Requests that were longer than the window and need not have been: agent, turn, step, attempt, tokens."""
@@ -180,7 +182,7 @@ class World:
                 said: Any = "deny" if verdict == "nobody" else verdict
                 try:
                     await system.answer(question.id, said, by="ann", text="so it is")
-                except ApprovalExpired:  # withdrawn meanwhile
+                except (ApprovalExpired, CommitFailed):  # withdrawn meanwhile, or not written
                     self.answered -= 1
             await trio.sleep(self.life.look_s)
 

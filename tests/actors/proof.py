@@ -24,17 +24,22 @@ from life_scripts import Life, Moment
 from life_world import World
 from msgspec import Struct
 from proof_chat import delivered
-from proof_rules import closed, recovered, settled_logs
+from proof_rules import acknowledged, closed, recovered, settled_logs
 from trio.testing import MockClock
 
 from callboard.actors import System
 from callboard.actors.testing import trio_wall
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.errors import StoreFull
 from callboard.storage.records import Record, to_json
+from callboard.storage.store import Store
+from callboard.storage.testing import FaultyStore
 
 START = "2026-12-01T08:00Z"
 PATIENCE_S = 3600
 """Of the mock clock: a life that lasts longer is stuck."""
+PAUSE_S = 40
+"""Longer than the system waits before it looks again at agents that could not write."""
 MOST_APPENDS = 5000
 """A life that writes more goes on for ever."""
 
@@ -80,6 +85,8 @@ def program(life: Life) -> str:
 
 def _prove(life: Life) -> Proof:
     lived, choice, recoveries = live(life), Random(life.seed), 0
+    if life.fills:
+        return Proof(lived, 0)
     twice_in = choice.choice(("continue", "end"))
     for mode in ("continue", "end"):
         second = choice.randrange(len(lived.cuts)) if mode == twice_in else None
@@ -115,29 +122,32 @@ def live(life: Life) -> Lived:
 
 
 async def _live(life: Life) -> Lived:
-    world, store, outside = World(life), MemoryStore(), _Outside(life.meanwhile)
+    world, store, outside = World(life), FaultyStore(MemoryStore()), _Outside(life.meanwhile)
     now = trio_wall(START)
     with _patience(outside.moved) as watch:
         ended = False
         while not ended:
             ended = await _session(world, store, outside, now)
-            closed(await _all_logs(store), life.recovery)
+            store.heal()
+            if not life.fills:
+                closed(await _all_logs(store), life.recovery)
     await check(store)
     logs = await _all_logs(store)
     settled_logs(logs)
+    acknowledged(logs, world.acknowledged)
     delivered({}, logs, world.chat)
     _fits(world)
     return Lived(logs, watch.cuts, world)
 
 
-async def _session(world: World, store: MemoryStore, outside: _Outside, now: Any) -> bool:
+async def _session(world: World, store: FaultyStore, outside: _Outside, now: Any) -> bool:
     """One system, until nothing runs (True), or it is to be closed."""
     agents = world.agents(recovery=world.life.recovery)
     over: str | None = "cut"  # also if it is cancelled because its time is up
     with trio.CancelScope() as around:
         async with _open(world, store, agents, now) as system:
             refs = {id: await system.spawn(agent, id=id) for id, agent in zip("ab", agents, strict=True)}
-            over = await _meanwhile(world, system, refs, outside)
+            over = await _meanwhile(world, store, system, refs, outside)
             if over == "cut":
                 around.cancel()
                 await trio.lowlevel.checkpoint()
@@ -160,7 +170,7 @@ def _patience(then: Callable[[int], object] | None = None, *, start: Cut | None 
         yield watch
 
 
-def _open(world: World, store: MemoryStore, agents: Any, now: Any) -> Any:
+def _open(world: World, store: Store, agents: Any, now: Any) -> Any:
     return System.open(
         store,
         agents=agents,
@@ -173,13 +183,17 @@ def _open(world: World, store: MemoryStore, agents: Any, now: Any) -> Any:
     )
 
 
-async def _meanwhile(world: World, system: System, refs: Mapping[str, Any], outside: _Outside) -> str | None:
+async def _meanwhile(world: World, store: FaultyStore, system: System, refs: Mapping[str, Any], outside: _Outside) -> str | None:
     """Prompts, and what is done from outside; how the system is to end, None if by itself."""
     ending: list[str] = []
 
+    def keep(agent: str, receipt: Any) -> None:
+        if receipt is not None:
+            world.acknowledged.append((agent, receipt.message_id))
+
     async def people() -> None:
         for n in range(world.life.prompts):
-            await from_outside(refs["a"], "followup", f"/prompt {n}" if world.life.slash else f"prompt-{n}")
+            keep("a", await from_outside(refs["a"], "followup", f"/prompt {n}" if world.life.slash else f"prompt-{n}"))
 
     async def moments() -> None:
         while (moment := await outside.next()) is not None:
@@ -190,15 +204,21 @@ async def _meanwhile(world: World, system: System, refs: Mapping[str, Any], outs
             if moment.after_s:
                 await trio.sleep(moment.after_s)
             id = f"at-{moment.at}-{moment.do.replace('/', '')}"
-            if moment.do == "say" and world.chat is not None:
-                await world.chat.say(f"said {id}", id)
+            if moment.do == "full":
+                store.fail_next(StoreFull("the disk is full"), times=1 + moment.at % 4)
+            elif moment.do == "say" and world.chat is not None:
+                keep("a", await world.chat.say(f"said {id}", id))
             else:
-                await from_outside(refs[moment.to], moment.do, id)
+                keep(moment.to, await from_outside(refs[moment.to], moment.do, id))
 
     async with _people(world, system) as nursery:
         nursery.start_soon(moments)
         await people()
         await _settled(system, outside=outside)
+        while world.life.fills and system.statistics()["reviving"]:
+            store.heal()
+            await trio.sleep(PAUSE_S)
+            await _settled(system, outside=outside)
         nursery.cancel_scope.cancel()
     return ending[0] if ending else None
 
@@ -254,11 +274,11 @@ async def _busy(system: System, leaving: str) -> bool:
     return any(lane["waiting"] for lane in system.statistics()["channels"].values())
 
 
-async def _all_logs(store: MemoryStore) -> dict[str, list[Record]]:
+async def _all_logs(store: Store) -> dict[str, list[Record]]:
     return {head.agent: [r async for r in store.read(head.agent)] for head in await store.agents(limit=1000)}
 
 
-async def _compare(system: System, store: MemoryStore) -> None:
+async def _compare(system: System, store: Store) -> None:
     """The folds of every agent are those of its log, read from the start."""
     runtime: Any = system._runtime  # pyright: ignore[reportPrivateUsage]
     await runtime.writer.flush()

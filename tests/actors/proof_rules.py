@@ -39,6 +39,13 @@ def settled_logs(logs: Logs) -> None:
     _mail(logs)
 
 
+def acknowledged(logs: Logs, sent: Sequence[tuple[str, str]]) -> None:
+    """What people were told is taken stands in a log, also if it was said again because the disk was full."""
+    taken = {(agent, event.message.id) for agent, log in logs.items() for event in _of(log, e.InboxPut)}
+    taken |= {(agent, event.id) for agent, log in logs.items() for event in _of(log, e.CommandRun)}
+    assert not (lost := set(sent) - taken), f"acknowledged and lost: {lost}"
+
+
 def recovered(before: Logs, after: Logs, bodies: Counter[str], mode: str) -> None:
     """What recovery left of these logs."""
     settled_logs(after)

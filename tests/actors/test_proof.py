@@ -184,6 +184,18 @@ FOUND: dict[str, Life] = {
     "a turn that is cancelled behind its last word does not end as if it had put one": Life(
         turns=((Step(seams=(("turn_stopping", "cancel"),)),),), chat=("ok",)
     ),
+    "a child whose parent's log fails while it is made is not left without a birth": Life(
+        turns=(
+            (Step(kind="tools", tools=("delegating", "delegating", "approved")), Step(kind="tools", tools=("failing",))),
+            (Step(kind="tools", tools=("asking",)), Step(kind="tools", tools=("delegating",))),
+        ),
+        slash=True,
+        sections=(None, "sun", None),
+        meanwhile=(Moment(16, "full"), Moment(57, "full")),
+        again=True,
+        rest_s=1,
+        seed=46546,
+    ),
     "a batch whose first result came last is compacted, and the next request fits": Life(
         turns=((Step(kind="tools", tools=("approved", "telling")), Step(kind="tools", tools=("slow",))),),
         window=1200,
