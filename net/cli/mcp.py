@@ -23,25 +23,26 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     """Open the system and serve until the client closes our input."""
     library()
     with standard_streams() as (incoming, outgoing):  # from here on: the file, too, may print
-        agents, deps = load(arguments.agent)
-        async with System.open(arguments.state, agents=agents, deps=deps, grace=GRACE_S) as system:
+        agents, deps, models = load(arguments.agent)
+        async with System.open(arguments.state, agents=agents, deps=deps, models=models, grace=GRACE_S) as system:
             output.notice(f"serving {', '.join(sorted(agent.name for agent in agents))} of {arguments.state} over MCP")
             await serve_descriptors(agents_server(system, agents, prefix=arguments.prefix), incoming, outgoing)
     return OK
 
 
-def load(places: Sequence[str]) -> tuple[list[Agent[Any, Any]], Any]:
-    """The agents at these places, and the `deps` of their files.
+def load(places: Sequence[str]) -> tuple[list[Agent[Any, Any]], Any, dict[str, Any]]:
+    """The agents at these places, and the `deps` and the `models` of their files.
 
     Raises:
         Refused: one cannot be loaded, or two files have `deps`, and a system has one.
     """
-    files, agents, deps = Files(), list[Agent[Any, Any]](), dict[int, Any]()
+    files, agents, deps, models = Files(), list[Agent[Any, Any]](), dict[int, Any](), dict[str, Any]()
     for where in places:
         names, file, name = files.look(where)
         agents.append(agent_in(names, file, name))
         if names.get("deps") is not None:
             deps[id(names["deps"])] = names["deps"]
+        models |= names.get("models") or {}
     if len(deps) > 1:
         raise Refused("two of these files have `deps`, and a system has one: import it from one of them in the other")
-    return agents, next(iter(deps.values()), None)
+    return agents, next(iter(deps.values()), None), models

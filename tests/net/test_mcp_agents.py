@@ -201,11 +201,11 @@ async def test_the_command_serves_whoever_starts_it(command: list[str], tmp_path
 
 def test_what_the_command_serves_is_in_its_files(tmp_path: Path) -> None:
     for name, deps in (("one", "1"), ("two", "2"), ("none", "None")):
-        text = AGENTS.replace("said while", f"{name} said while") + f"deps = {deps}\n"
+        text = AGENTS.replace("said while", f"{name} said while") + f"deps = {deps}\nmodels = {{'own': 'a model'}}\n"
         (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     one, two, none = (f"{tmp_path / name}.py:echo" for name in ("one", "two", "none"))
-    agents, deps = load([none, one, one])
-    assert [agent.name for agent in agents] == ["echo"] * 3 and deps == 1
+    agents, deps, models = load([none, one, one])
+    assert [agent.name for agent in agents] == ["echo"] * 3 and deps == 1 and models == {"own": "a model"}
     with pytest.raises(Refused, match="two of these files have `deps`"):
         load([one, two])
     with pytest.raises(Refused, match="there is no nobody in"):
