@@ -13,10 +13,12 @@ from trio.testing import MockClock
 from callboard.actors import Channel, Inbound, System
 from callboard.actors.channels import MemoryChannel
 from callboard.actors.limits import Limits
-from callboard.actors.testing import Reply, ScriptedModel
+from callboard.actors.testing import Reply, ScriptedModel, trio_wall
 from callboard.actors.values import Delivery
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.errors import StoreFull
+from callboard.storage.testing import FaultyStore
 
 ROUTE = {"channel": "irc", "chat": "c"}
 TALKS = make(ScriptedModel(lambda request: Reply.text(f"to {request.messages[-1].text}")))
@@ -161,3 +163,38 @@ async def test_a_flood_is_refused_past_the_limits_and_all_that_was_taken_is_answ
     assert sorted(read) == sorted(taken)
     assert {entry.text for entry in channel.sent} <= {f"to {text}" for text in taken}
     await check(store)
+
+
+async def test_a_full_disk_behind_a_delivery_has_nothing_sent_twice(autojump_clock: MockClock) -> None:
+    """The record that it was sent is tried until it is on disk; the channel is not asked again meanwhile."""
+    store, taken = FaultyStore(MemoryStore()), list[str]()
+
+    async def deliver(entry: Delivery) -> None:
+        taken.append(entry.text)
+        store.fail_next(StoreFull("the disk is full"), times=5)
+
+    async with System.open(store, agents=[TALKS], channels={"irc": deliver}) as system:
+        await say(await system.spawn(TALKS, id="a"), "1", route=ROUTE)
+        await trio.sleep(3000)
+        assert system.statistics()["channels"]["irc"]["waiting"] == 0
+    assert taken == ["to 1"]
+    assert notation(await records(store)).endswith("TE1{completed} out sent")
+    await check(store)
+
+
+@pytest.mark.parametrize("jump_s", [365 * 86_400, -365 * 86_400])
+async def test_a_wall_clock_that_jumps_by_a_year_changes_no_pause(jump_s: int, autojump_clock: MockClock) -> None:
+    wall, jumped, tried = trio_wall("2026-12-01T08:00Z"), list[int](), list[float]()
+
+    async def deliver(entry: Delivery) -> None:
+        tried.append(trio.current_time())
+        jumped.append(jump_s)
+        if len(tried) < 4:
+            raise OSError("down")
+
+    async with opened(TALKS, channels={"irc": deliver}, now=lambda: wall() + sum(jumped), idle_after=1) as (system, ref):
+        await say(ref, "1", route=ROUTE)
+        await trio.sleep(100)
+        assert tried == [0, 1, 3, 7]
+        times = [record.time for record in await records(system.store)]
+        assert times == sorted(times)
