@@ -44,6 +44,7 @@ class IrcServer:
         self.said: list[tuple[str, str]] = []
         """Delivery and text of everything the assistant has said, however often."""
         self.online = trio.Event()
+        """Set once the assistant has joined the room."""
         self._heard = trio.lowlevel.ParkingLot()
         self._stream: trio.SocketStream | None = None
         self.deaf = False
@@ -69,6 +70,10 @@ class IrcServer:
             tag, _, rest = line.partition(" PRIVMSG #docs :")
             self.said.append((tag.removeprefix("@+callboard/delivery="), rest))
             self._heard.unpark_all()
+
+    async def wait_online(self) -> None:
+        with trio.fail_after(30):  # a program that cannot start never comes
+            await self.online.wait()
 
     async def say(self, text: str, id: str) -> None:
         assert self._stream is not None
@@ -103,7 +108,7 @@ async def test_p09_assistant(folder: Path) -> None:
         port = listeners[0].socket.getsockname()[1]
         first = Process(folder, port)
         try:
-            await server.online.wait()
+            await server.wait_online()
             await server.say("hello", "m1")
             await server.wait_for("You said hello")
             await server.say("/karma", "m2")
@@ -126,7 +131,7 @@ async def _ask_while_killed(server: IrcServer, folder: Path, port: int) -> None:
     server.online = trio.Event()
     second = Process(folder, port)
     try:
-        await server.online.wait()
+        await server.wait_online()
         await server.say("are you there", "m4")
         await _until_on_disk(folder, "m4")
     finally:
