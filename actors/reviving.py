@@ -126,8 +126,8 @@ class Reviver:
         runtime = self._runtime
         try:
             head = await runtime.store.head(id)
-            if head is None or not head.summary.attention:
-                return None
+            if head is None or not (head.summary.attention or head.summary.timer is not None):
+                return None  # (what waits for its time was taken up, and the clock has forgotten it)
             actor = await runtime.registry.actor(id)
         except (AgentNotFound, AgentDeleted, UnknownRecord):
             return None

@@ -9,9 +9,9 @@ import trio
 from helpers import check, events, make, order, scripted
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from callboard.actors import System, ToolContext, tool
+from callboard.actors import Agent, System, ToolContext, delegate, tool
 from callboard.actors.reviving import LONGEST_S, may_heal
-from callboard.actors.testing import Reply, ScriptedModel
+from callboard.actors.testing import Reply, ScriptedModel, trio_wall
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import CommitFailed, FenceLost, StoreError, StoreFull
@@ -156,3 +156,22 @@ async def test_an_agent_that_is_looked_at_again_right_now_is_counted(autojump_cl
         assert (ref.status, system.statistics()["reviving"]) == ("failed", 1)
         await trio.sleep(60)
         assert (ref.status, system.statistics()["reviving"]) == ("idle", 0)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+async def test_c212_a_task_whose_pause_ends_on_a_full_disk_is_not_forgotten(autojump_clock: MockClock, times: int) -> None:
+    """On disk it still waits for its time, and nothing else is to be done: the clock has to be told of it again."""
+    store = FaultyStore(MemoryStore())
+    worker = Agent("worker", model=scripted(Reply.fail("BAD_REQUEST"), *["found"] * 5), plugins=())
+    leads = scripted(Reply.tools(("c1", "worker", {"task": "go"})), "sent", *["heard"] * 5)
+    agent = make(leads, tools=[delegate(worker, background=True, restarts=(3, 600))])
+    async with System.open(store, agents=[agent], now=trio_wall("2026-12-01T08:00Z")) as system:
+        ref = await system.spawn(agent, id="a")
+        await ref.ask("hi")
+        await trio.sleep(0.5)
+        assert len(await events(store, e.TurnEnd, "a/1.1.c1")) == 1, "and the next try comes in half a second"
+        store.fail_next(FULL, times=times)
+        await trio.sleep(120)
+        assert (ref.status, system.statistics()["reviving"]) == ("idle", 0)
+    assert [e.kind_of(event.reason) for event in await events(store, e.ChildEnded)] == ["completed"]
+    await check(store)
