@@ -196,6 +196,31 @@ FOUND: dict[str, Life] = {
         rest_s=1,
         seed=46546,
     ),
+    "a supervised task whose pause ends on a full disk is put again": Life(
+        turns=(
+            (
+                Step(kind="tools", tools=("unknown", "never_slow", "supervised")),
+                Step(kind="tools", tools=("safe_alone", "supervised", "never_slow", "background")),
+            ),
+        ),
+        prompts=2,
+        child=(Step(kind="tools", tools=("asking",), seams=(("respond", "silent"), ("guard", "limit"))),),
+        meanwhile=(
+            Moment(at=4, do="full"),
+            Moment(at=5, do="followup", to="a"),
+            Moment(at=7, do="/broken", to="b", after_s=2),
+            Moment(at=29, do="full"),
+            Moment(at=43, do="/fork", to="a"),
+            Moment(at=45, do="/compact", to="a"),
+        ),
+        verdicts=("allow", "allow"),
+        recovery="end",
+        edits=True,
+        commands=True,
+        again=True,
+        rest_s=1,
+        seed=48122,
+    ),
     "a batch whose first result came last is compacted, and the next request fits": Life(
         turns=((Step(kind="tools", tools=("approved", "telling")), Step(kind="tools", tools=("slow",))),),
         window=1200,
