@@ -221,6 +221,27 @@ FOUND: dict[str, Life] = {
         rest_s=1,
         seed=48122,
     ),
+    "a summary that was begun before a long batch is not enough behind it": Life(
+        turns=(
+            (Step(tools=("background", "ask_again", "background", "background")),),
+            (
+                Step(
+                    kind="tools",
+                    tools=("telling", "replying", "never_slow", "background"),
+                    seams=(("respond", "limit"), ("tool_before", "inject")),
+                ),
+                Step(kind="tools", tools=("asking", "failing", "safe_parallel")),
+            ),
+        ),
+        prompts=3,
+        sections=("rain", "rain", None),
+        meanwhile=(Moment(at=30, do="full"), Moment(at=49, do="full")),
+        verdicts=("nobody", "reply"),
+        window=1700,
+        summary="model",
+        jump_s=31536000,
+        seed=61017,
+    ),
     "a batch whose first result came last is compacted, and the next request fits": Life(
         turns=((Step(kind="tools", tools=("approved", "telling")), Step(kind="tools", tools=("slow",))),),
         window=1200,

@@ -159,7 +159,8 @@ class Compaction(Plugin):
         messages = [message for _, message in position.entries]
         tokens = [message_tokens(message) for message in messages]
         draft = self._drafts.pop(ctx.id, None)
-        if draft is not None and (found := await ready(draft, position)) is not None:
+        found = None if draft is None else await ready(draft, position)
+        if draft is not None and found is not None and not (must and _leaves_full(position, window, found, draft.text or "")):
             return _replace(position, found, draft.text or "")
         found = choose(messages, tokens, keep=self._kept(position, window, sum(tokens)))
         if found is None or found.tokens < LEAST:
@@ -255,6 +256,12 @@ def _tokens(position: Position) -> int:
         return position.tokens
     view = (message for _, message in position.entries)
     return sum(map(message_tokens, (*view, *position.incoming)))
+
+
+def _leaves_full(position: Position, window: int | None, found: Range, text: str) -> bool:
+    """Whether this summary is too little by now: more has joined since it was begun than it makes room for."""
+    saved = position.ratio * (found.tokens - text_tokens(text))
+    return window is not None and _tokens(position) - saved >= FULL * window
 
 
 def _plain(messages: Sequence[Message], tokens: int, limit: int) -> str:
