@@ -40,8 +40,11 @@ class ChildEnd:
         return () if self.restarted is None else (self.restarted,)
 
     def append(self, turn: Turn, reason: EndReason) -> None:
-        """Write it, joined with the child's own end."""
+        """Write it, joined with the child's own end; a parent whose log has failed since is told when it is read again."""
         if self.restarted is not None:
+            return
+        if self.parent.log.failed is not None:
+            turn.untold = self.parent.id
             return
         said = answer_text(turn.agent.typed, turn.position)
         self.parent.log.append(*end_events(self.child, reason, turn.log.state.usage.total, said))
@@ -50,7 +53,7 @@ class ChildEnd:
     def tell(self, reason: EndReason) -> None:
         """It is on disk: let the parent go on."""
         self.parent.holds -= 1
-        if self.restarted is None and tells(self.parent, self.child, reason):
+        if self.restarted is None and self.parent.log.failed is None and tells(self.parent, self.child, reason):
             self.parent.wake()
 
 

@@ -202,7 +202,7 @@ def _tell(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
         actor.promises.settle()
     if end is not None:
         end.tell(reason)
-    elif turn.untold is not None:
+    if turn.untold is not None:
         actor.runtime.reviver.want(turn.untold)
     actor.inbox.forget_ids(actor.log.committed)
     _pass_on(turn)

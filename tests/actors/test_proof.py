@@ -242,6 +242,43 @@ FOUND: dict[str, Life] = {
         jump_s=31536000,
         seed=61017,
     ),
+    "a parent whose log fails as its child ends takes nobody with it": Life(
+        turns=(
+            (
+                Step(kind="tools", tools=("supervised", "ask_again", "delegating")),
+                Step(kind="tools", tools=("unknown", "replying"), seams=(("tool_around", "alone"),)),
+            ),
+            (Step(kind="tools", tools=("unknown", "approved"), seams=(("respond", "limit"), ("tool_after", "block"))),),
+        ),
+        prompts=2,
+        peer=(
+            Step(kind="tools", tools=("mailing", "telling", "asking"), seams=(("tool_after", "limit"),)),
+            Step(kind="tools", tools=("failing", "never_slow", "ask_again")),
+        ),
+        child=(
+            Step(kind="tools", tools=("asking", "telling"), failures=2, in_tool="steer", seams=(("request_error", "hook"),)),
+            Step(kind="tools", tools=("unknown", "approved")),
+        ),
+        output=True,
+        sections=(None,),
+        meanwhile=(
+            Moment(at=6, do="inject", to="a"),
+            Moment(at=8, do="say", to="b"),
+            Moment(at=21, do="full"),
+            Moment(at=28, do="withdraw", to="a", after_s=7),
+            Moment(at=37, do="full"),
+            Moment(at=59, do="say", to="b"),
+        ),
+        verdicts=("reply", "allow"),
+        recovery="end",
+        chat=("ok", "ok", "ok"),
+        edits=True,
+        summary="model",
+        again=True,
+        rest_s=1,
+        jump_s=31536000,
+        seed=13300,
+    ),
     "a batch whose first result came last is compacted, and the next request fits": Life(
         turns=((Step(kind="tools", tools=("approved", "telling")), Step(kind="tools", tools=("slow",))),),
         window=1200,
