@@ -66,6 +66,9 @@ class Mail:
 
     @trio.lowlevel.enable_ki_protection
     def _put(self, sender: Actor, receiver: Actor, message_id: str, kind: Kind, message: Any, blobs: dict[str, bytes]) -> int:
+        for log in (receiver.log, sender.log):
+            if log.failed is not None:  # while it was looked up; half a unit must not stay in the other log
+                raise log.failed
         lane: Lane = "next-step" if kind in ("steer", "inject") else "next-turn"
         limit = receiver.agent.limits.pending
         if receiver.inbox.check_full(lane, limit):
@@ -76,8 +79,8 @@ class Mail:
         if receiver is sender:
             seq = sender.log.append(sent, put, blobs=blobs) + 1
         else:
-            sender.log.append(sent)
             seq = receiver.log.append(put, blobs=blobs)
+            sender.log.append(sent)
             receiver.log.join(sender.log)
         receiver.wake()
         return seq

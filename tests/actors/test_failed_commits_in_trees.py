@@ -120,3 +120,33 @@ async def test_a_child_is_not_made_when_its_parents_log_failed_meanwhile_and_the
     (result,) = await events(store, e.ToolResult)
     assert result.error is None
     assert len(await events(store, e.ChildSpawned)) == len(await events(store, e.LogCreated, CHILD)) == 1
+
+
+async def test_c214_mail_to_an_agent_whose_log_failed_meanwhile_leaves_nothing_in_the_senders(autojump_clock: MockClock) -> None:
+    class Meanwhile(FaultyStore):
+        refs: tuple[Any, ...] = ()
+
+        async def find(self, agent: str, message_id: str) -> int | None:
+            if agent == "b" and self.refs and message_id != "meanwhile":
+                (ref,), self.refs = self.refs, ()
+                self.fail_next(StoreFull("the disk is full; free some space"))
+                with pytest.raises(StoreFull):
+                    await ref.inject("meanwhile", message_id="meanwhile")
+            return await super().find(agent, message_id)
+
+    @tool
+    async def write(ctx: ToolContext[Any]) -> str:
+        """Write to the other one."""
+        await ctx.send("b", "hello")
+        return "written"
+
+    store = Meanwhile(MemoryStore())
+    agent = make(scripted(Reply.tools(("c", "write", {})), "so be it", "hm"), tools=[write])
+    async with System.open(store, agents=[agent]) as system:
+        ref, other = await system.spawn(agent, id="a"), await system.spawn(agent, id="b")
+        store.refs = (other,)
+        assert (await ref.ask("begin")).text == "so be it"
+    (result,) = await events(store, e.ToolResult)
+    assert result.error == "TOOL_ERROR"
+    assert not await events(store, e.MailSent) and not await events(store, e.InboxPut, "b")
+    await check(store)
