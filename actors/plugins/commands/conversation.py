@@ -21,9 +21,19 @@ NEAR = 128
 @command("/new")
 async def new(ctx: CommandContext) -> Answer:
     """Forget the conversation and begin another."""
+    dropped = await _drop_what_waited(ctx)
+    also = f" Dropped: {dropped} that waited for the old one." if dropped else ""
     if not len(await ctx.agent.messages()):
-        return Answer("This is a new conversation already.")
-    return Answer("A new conversation begins.", Replace(cause="new"))
+        return Answer("This is a new conversation already." + also)
+    return Answer("A new conversation begins." + also, Replace(cause="new"))
+
+
+async def _drop_what_waited(ctx: CommandContext) -> int:
+    """Take back what people steered into the old conversation and a stop has held there: it would be said in the new one."""
+    pending = await ctx.agent.pending()
+    before = next((item.seq for item in pending if item.id == ctx.message_id), 0)
+    waited = [item for item in pending if item.lane == "next-step" and item.may_park and item.seq < before]
+    return sum([await ctx.agent.withdraw(item.id) for item in waited])
 
 
 @command("/undo")
