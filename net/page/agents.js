@@ -206,7 +206,7 @@ export class AgentsPane {
     const said = waits.length ? `waits for ${waits.map(waitKind).join(", ")}` : `turn ${agent.turn ?? 0}`;
     element.append(
       h("span.dot", { class: state, role: "img", "aria-label": state }),
-      h("span.main", {}, twisty, ident(agent.id)),
+      h("span.main", {}, twisty, ident(agent.id, depth > 0 ? agent.parent : null)),
       h("span.side", {}, short(total(agent.usage)), h("span.unit", {}, " tok")),
       h(
         "span.sub",

@@ -108,9 +108,10 @@ export function facts(entries) {
   );
 }
 
-/** An agent's id, its last part strong: where it stands in its tree is read at once. */
-export function ident(id) {
-  const text = plain(id),
+/** An agent's id, its last part strong: where it stands in its tree is read at once. `below`: the parent in the row above,
+ * whose id is left out: what tells children apart is at their end, where a narrow list cuts. */
+export function ident(id, below = null) {
+  const text = plain(below !== null && id.startsWith(`${below}/`) ? id.slice(below.length + 1) : id),
     cut = text.lastIndexOf("/") + 1;
   return h("bdi.ident", {}, h("span.stem", {}, text.slice(0, cut)), h("span.leaf", {}, text.slice(cut)));
 }

@@ -260,3 +260,15 @@ def test_a_broken_connection_repeats_what_may_be_repeated_and_tells_of_the_rest(
     assert sorted(found["again"]) == [["follow", 41], ["info", None]]
     assert [told[0] for told in found["told"]] == ["records", "fork", "info"]
     assert found["told"][1][1] == "Disconnected" and "Look whether it happened" in found["told"][1][2]
+
+
+def test_a_child_below_its_parent_leaves_the_parents_id_out(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    shown: Any = page.evaluate(
+        """async (ids) => {
+            const { ident } = await import("/page/texts.js");
+            return ids.map(([id, below]) => ident(id, below).textContent);
+        }""",
+        [["demo/1.2.a", None], ["demo/1.2.a", "demo"], ["demo/1.2.a/1.1.b", "demo/1.2.a"], ["demolition", "demo"]],
+    )
+    assert shown == ["demo/1.2.a", "1.2.a", "1.1.b", "demolition"]
