@@ -12,7 +12,7 @@ from msgspec import Struct
 from ...storage.errors import UsageError
 from .rows import Row
 from .statistics import Mean, mean_of
-from .summary import by_task, score_names
+from .summary import by_task, counted, score_names
 
 SHOWN = 20
 """Tasks in the table."""
@@ -103,7 +103,7 @@ def compare(first: Scored, second: Scored, *, score: str | None = None) -> Compa
 def _lines(found: Comparison) -> list[str]:
     sure = found.difference.half is not None and abs(found.difference.mean) > found.difference.half
     lines = [
-        f"{found.first} → {found.second}, score {found.score}, {len(found.pairs):,} tasks in both",
+        f"{found.first} → {found.second}, score {found.score}, {counted(len(found.pairs), 'task')} in both",
         f"difference {_signed(found.difference)}{'' if sure else ' (may well be chance)'}",
         f"better at {found.wins:,}, worse at {found.losses:,}, the same at {found.ties:,}",
     ]

@@ -115,10 +115,15 @@ def _why(row: Row) -> str:
             return reason.kind
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 task`, `1,000 tasks`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _lines(summary: Summary) -> list[str]:
     lines = [
         f"{summary.name}: {summary.what}",
-        f"{summary.attempts:,} attempts at {summary.tasks:,} tasks, {summary.completed:,} completed",
+        f"{counted(summary.attempts, 'attempt')} at {counted(summary.tasks, 'task')}, {summary.completed:,} completed",
     ]
     if summary.ends:
         lines.append("ended otherwise: " + ", ".join(f"{end} {n:,}" for end, n in summary.ends.items()))
