@@ -262,7 +262,12 @@ class _Outside:
 async def _settled(system: System, *, leaving: str = "", outside: _Outside | None = None) -> None:
     """Return when no agent runs, nothing is to be delivered, and nobody outside is about to do something. The look is by the
     index: it opens no agent."""
-    while await _busy(system, leaving) or (outside is not None and outside.acting):  # noqa: ASYNC110  (no one event says it of all agents)
+
+    def acting() -> bool:
+        return outside is not None and outside.acting
+
+    # Before the look and behind it: what is done while it lasts may be over by then, and its agent have been looked at.
+    while acting() or await _busy(system, leaving) or acting():  # noqa: ASYNC110  (no one event says it of all agents)
         await trio.sleep(0.5)
 
 
