@@ -273,6 +273,9 @@ async def _settled(system: System, *, leaving: str = "", outside: _Outside | Non
 
 async def _busy(system: System, leaving: str) -> bool:
     """Whether an agent runs, or waits for a person or for its task to be due again, or a reply is under way."""
+    runtime: Any = system._runtime  # pyright: ignore[reportPrivateUsage]
+    if any(actor.maintenance is not None for actor in runtime.registry):
+        return True  # an idle agent is being compacted, and what was sent to it waits
     async for agent in system.agents():
         if agent.id != leaving and (agent.status == "running" or "timer" in agent.waits):
             return True
