@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import trio
 
@@ -141,7 +141,7 @@ class Runtime:
             cancelled, rest = group.split(trio.Cancelled)
             if cancelled is None or not isinstance(rest, ExceptionGroup):
                 raise
-            _log.error("the task %r of the system failed as it was cancelled", name, exc_info=rest)
+            _log.error("the task %r of the system failed as it was cancelled", name, exc_info=cast("Exception", rest))
             raise cancelled from None
 
     def log_throw(self, agent: str, where: str) -> None:

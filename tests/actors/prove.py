@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from random import SystemRandom
+from typing import Any, cast
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from life_scripts import Life, lives
@@ -87,9 +88,10 @@ def fails(life: Life) -> type[BaseException] | None:
 
 def innermost(error: BaseException) -> type[BaseException]:
     """The class of the first error in a group of them."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return type(error)
+    inner: Any = error
+    while isinstance(inner, BaseExceptionGroup):
+        inner = cast("Any", inner).exceptions[0]
+    return cast("type[BaseException]", type(inner))
 
 
 def main() -> None:

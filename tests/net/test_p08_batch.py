@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ def test_p08_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         return Reply.text(str(number * 2 + wrong))
 
     for provider in ("openai", "anthropic"):
-        monkeypatch.setitem(BUILT_IN, provider, lambda name=provider: ScriptedModel(doubles, provider=name))
+        monkeypatch.setitem(BUILT_IN, provider, partial(ScriptedModel, doubles, provider=provider))
     lines = [json.dumps({"id": f"n{n}", "input": str(n), "expected": str(n * 2)}) for n in range(TASKS)]
     (tmp_path / "tasks.jsonl").write_text("\n".join(lines))
     monkeypatch.chdir(tmp_path)
