@@ -27,7 +27,7 @@ from ...actors.seams import Plugin
 from ...actors.system import System
 from ...actors.values import Outcome
 from ...storage.errors import UsageError
-from .folder import Scores, agree_on
+from .folder import Scores, agree_on, model_name
 from .rows import RESULTS, Row, infrastructure, read_rows, write_rows
 from .scoring import Judge, Score, scores_of
 from .spending import Prices, prices_of, spent
@@ -282,6 +282,4 @@ class _Run:
     async def finished(self, rows: Sequence[Row], name: str) -> BatchRun:
         """Write the results."""
         await trio.to_thread.run_sync(write_rows, self._folder / self._results, rows)
-        model = self._agent.model
-        shown = model if isinstance(model, str) else f"{model.provider}:{model.name}" if model else "no model"
-        return BatchRun(name=name, agent=self._agent.name, model=shown, rows=tuple(rows))
+        return BatchRun(name=name, agent=self._agent.name, model=model_name(self._agent) or "no model", rows=tuple(rows))
