@@ -7,7 +7,6 @@ re-attaches to the child instead of asking it twice.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec import Struct
 from ..storage.errors import ToolError, UsageError
 from ..storage.folds.restarts import KEEP
 from .agent import Agent
+from .agent_tools import AgentTool, tool_name
 
 _SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -23,7 +23,6 @@ _SCHEMA: dict[str, Any] = {
     "required": ["task"],
     "additionalProperties": False,
 }
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class _Task(Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,24 +32,17 @@ class _Task(Struct, frozen=True, forbid_unknown_fields=True):
 _decoder = msgspec.json.Decoder(_Task)
 
 
-class Delegate(Struct, frozen=True, eq=False, kw_only=True, repr_omit_defaults=True):
+class Delegate(AgentTool, frozen=True, kw_only=True):
     """A tool whose call is another agent's task. Made by `delegate`."""
 
     agent: Agent[Any, Any]
     """The definition of the child."""
-    name: str
-    """The tool's name."""
-    description: str
-    """What the model reads about it."""
     background: bool = False
     """Whether the call answers at once, and the child's end comes as a message."""
     restarts: tuple[int, float] | None = None
     """How often in how many seconds a failed task is put again; None: never."""
 
     mode = "parallel"
-    replay = "safe"
-    timeout = None
-    approval = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -93,11 +85,7 @@ def delegate(
     """
     if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"delegate({agent!r}) needs an Agent, the definition of the child")
-    chosen = agent.name if name is None else name
-    if not _TOOL_NAME.fullmatch(chosen):
-        raise UsageError(
-            f"a tool cannot be named {chosen!r}: letters, digits, _ and - only, 64 at most; write delegate(..., name='other')"
-        )
+    chosen = tool_name(name, agent.name, made_by="delegate")
     _check_restarts(agent.name, restarts)
     text = f"Give a task to {agent.name}, an agent of its own, and read its answer." if description is None else description
     return Delegate(agent=agent, name=chosen, description=text, background=background, restarts=restarts)

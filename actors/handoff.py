@@ -9,16 +9,15 @@ that.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from ..storage.errors import ToolError, UsageError
 from ..storage.events import Note
 from ..storage.folds.handoffs import HANDOFF
 from .agent import Agent
+from .agent_tools import AgentTool, tool_name
 from .answers import CallResult
 
 if TYPE_CHECKING:
@@ -26,25 +25,17 @@ if TYPE_CHECKING:
     from .turns.pipeline import Slot
 
 _SCHEMA: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Handoff(Struct, frozen=True, eq=False, kw_only=True, repr_omit_defaults=True):
+class Handoff(AgentTool, frozen=True, kw_only=True):
     """A tool whose call hands the log over. Made by `handoff`."""
 
     to: str
     """The name of the definition that goes on."""
     agent: Agent[Any, Any] | None
     """That definition, if it was given itself."""
-    name: str
-    """The tool's name."""
-    description: str
-    """What the model reads about it."""
 
     mode = "exclusive"
-    replay = "safe"
-    timeout = None
-    approval = None
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -78,11 +69,7 @@ def handoff(specialist: Agent[Any, Any] | str, *, name: str | None = None, descr
     if not isinstance(specialist, Agent | str) or not specialist:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise UsageError(f"handoff({specialist!r}) needs an Agent, or the name of one")
     to = specialist if isinstance(specialist, str) else specialist.name
-    chosen = f"handoff_to_{to}" if name is None else name
-    if not _TOOL_NAME.fullmatch(chosen):
-        raise UsageError(
-            f"a tool cannot be named {chosen!r}: letters, digits, _ and - only, 64 at most; write handoff(..., name='other')"
-        )
+    chosen = tool_name(name, f"handoff_to_{to}", made_by="handoff")
     text = f"Let {to} go on with this conversation. It knows all that was said." if description is None else description
     agent = None if isinstance(specialist, str) else specialist
     return Handoff(to=to, agent=agent, name=chosen, description=text)
