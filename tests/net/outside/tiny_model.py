@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 WIDTH, LAYERS, HEADS, HIDDEN, CONTEXT = 64, 2, 4, 128, 2048
+SPECIAL, BYTES = 3, 256
+"""Tokens that are no letters: those of the tokenizer's own, and single bytes. Letters follow."""
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant: "
 
 
@@ -21,7 +23,7 @@ def write_tiny_model(path: Path) -> None:
 
     def weights(name: str, *shape: int, silent: int = 0) -> None:
         values = (random.standard_normal(shape) * 0.3).astype(numpy.float32)
-        values[:silent] = 0  # never among the likely ones: no answer ends by chance, or is empty
+        values[:silent] = 0  # never among the likely ones: no answer ends by chance, and no token is half a character
         writer.add_tensor(name, values)
 
     def ones(name: str) -> None:
@@ -29,7 +31,7 @@ def write_tiny_model(path: Path) -> None:
 
     weights("token_embd.weight", size, WIDTH)
     ones("output_norm.weight")
-    weights("output.weight", size, WIDTH, silent=3)
+    weights("output.weight", size, WIDTH, silent=SPECIAL + BYTES)
     for layer in range(LAYERS):
         block = f"blk.{layer}."
         for name in ("attn_norm", "ffn_norm"):
@@ -53,7 +55,7 @@ def _add_words(writer: Any, gguf: Any) -> int:
         (b"<s>", kinds.CONTROL, 0.0),
         (b"</s>", kinds.CONTROL, 0.0),
     ]
-    words += [(f"<0x{byte:02X}>".encode(), kinds.BYTE, 0.0) for byte in range(256)]
+    words += [(f"<0x{byte:02X}>".encode(), kinds.BYTE, 0.0) for byte in range(BYTES)]
     words += [((chr(code) if code != 32 else "\u2581").encode(), kinds.NORMAL, -float(code)) for code in range(32, 127)]
     writer.add_tokenizer_model("llama")
     writer.add_token_list([word for word, _, _ in words])
