@@ -1,8 +1,9 @@
 """Who may do what: bearer tokens with scopes and an id prefix, and what holds where there are none.
 
 A token is known here by its digest alone: it is in no message, no log and no repr, and a guess is compared with every digest in
-the same time. Without tokens anybody who reaches the port may do anything; so then only loopback is bound, and a page of another
-site, which a browser on this machine may have open, is refused by its Origin.
+the same time; an address that guesses much is not listened to for a while (see `guesses`). Without tokens anybody who reaches the
+port may do anything; so then only loopback is bound, and a page of another site, which a browser on this machine may have open,
+is refused by its Origin.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import math
 import os
 import re
 import time
@@ -23,6 +25,7 @@ from msgspec import Struct
 
 from ..storage.errors import Unauthorized, UsageError
 from . import cookies
+from .guesses import THIS_MACHINE, Guesses, client_of, networks
 from .wire.methods import BEARER, Scope
 
 SCOPES: tuple[Scope, ...] = ("read", "send", "admin")
@@ -71,11 +74,26 @@ EVERYTHING = Grant(("read", "send", "admin"))
 """What everybody may do where there are no tokens."""
 
 
+class Throttled(Unauthorized):
+    """The token was not looked at: too many wrong ones came from this address. `wait_s`: when to try again."""
+
+    def __init__(self, wait_s: float) -> None:
+        self.wait_s = math.ceil(wait_s)
+        super().__init__(f"too many wrong tokens came from your address; try again in {self.wait_s} s")
+
+
 class Access:
     """The tokens of a service; None: there are none, and everybody may do everything."""
 
-    def __init__(self, tokens: Tokens | str | os.PathLike[str] | None, *, origins: Sequence[str] = ()) -> None:
-        """Read the tokens: a mapping, or a TOML file of the same shape.
+    def __init__(
+        self,
+        tokens: Tokens | str | os.PathLike[str] | None,
+        *,
+        origins: Sequence[str] = (),
+        proxies: Sequence[str] = THIS_MACHINE,
+        guesses: Guesses | None = None,
+    ) -> None:
+        """Read the tokens: a mapping, or a TOML file of the same shape. `proxies` say for whom they ask.
 
         Raises:
             UsageError: they cannot be read; the text does not hold them.
@@ -86,6 +104,7 @@ class Access:
             None if tokens is None else [(_digest(token), _grant(n, token, tokens[token])) for n, token in enumerate(tokens)]
         )
         self._origins = frozenset(origins)
+        self._proxies, self.guesses = networks(proxies), guesses or Guesses()
 
     @property
     def open(self) -> bool:
@@ -102,11 +121,14 @@ class Access:
             text = f"without tokens the service binds loopback only, and {host!r} is not: give tokens=, or host='127.0.0.1'"
             raise UsageError(text)
 
-    def admit(self, headers: Iterable[tuple[bytes, bytes]], subprotocols: Iterable[str] = (), *, safe: bool = False) -> Grant:
+    def admit(
+        self, headers: Iterable[tuple[bytes, bytes]], subprotocols: Iterable[str] = (), *, safe: bool = False, peer: str = ""
+    ) -> Grant:
         """What the one who knocks may do. A cookie counts for `safe` requests, which change nothing, and for those that a page of
         our own makes.
 
         Raises:
+            Throttled: nothing, for now: too many wrong tokens came from the address of this `peer`.
             Unauthorized: nothing: there is no token, a wrong one, or it is a page of another site.
         """
         given = {name.lower(): value.decode("latin-1") for name, value in headers}
@@ -114,12 +136,29 @@ class Access:
             raise Unauthorized("pages of this origin may not connect; list it in origins=")
         if self._grants is None:
             return EVERYTHING
-        found = self._look_up(_token_in(given.get(b"authorization", ""), subprotocols))
-        if found is None and _ours(given, safe=safe):
-            found = self._of_cookie(given.get(b"cookie", ""))
+        token = _token_in(given.get(b"authorization", ""), subprotocols)
+        # An old one is no guess: it would not be taken if it were right.
+        fresh = [value for value in cookies.found_in(given.get(b"cookie", "")) if cookies.is_fresh(value, time.time())]
+        tried = [token] * bool(token) + fresh * _ours(given, safe=safe)
+        client = self._listen(given, peer, len(tried))
+        found = self._look_up(token) or self._of_cookies(tried)
         if found is None:
+            self.guesses.count(client, len(tried))
             raise Unauthorized("the token is missing or wrong")
         return found
+
+    def _listen(self, given: Mapping[bytes, str], peer: str, tokens: int) -> str:
+        """Who tries so many tokens.
+
+        Raises:
+            Throttled: they are not looked at.
+        """
+        client = client_of(peer, given.get(b"x-forwarded-for", ""), self._proxies)
+        wait_s = self.guesses.wait_for(client)
+        if wait_s and tokens:
+            self.guesses.refused += tokens
+            raise Throttled(wait_s)
+        return client
 
     def origin_fits(self, origin: str | None, host: str) -> bool:
         """Whether pages of this origin may talk to the service, which was reached under the name `host`."""
@@ -134,14 +173,21 @@ class Access:
         another site whose name was made to point here would be one of ours."""
         return not self.open or is_loopback(_name_of(host))
 
-    def cookie_for(self, token: str) -> str | None:
-        """What a browser may hold in the place of this token; None if it is none."""
-        digest = _digest(token)
-        return None if self._look_up(token) is None else cookies.mint(digest, time.time())
+    def cookie_for(self, token: str, headers: Iterable[tuple[bytes, bytes]] = (), *, peer: str = "") -> str | None:
+        """What a browser may hold in the place of this token; None if it is none.
 
-    def _of_cookie(self, header: str) -> Grant | None:
+        Raises:
+            Throttled: as for `admit`.
+        """
+        client = self._listen({name.lower(): value.decode("latin-1") for name, value in headers}, peer, 1)
+        if self._look_up(token) is None:
+            self.guesses.count(client, 1)
+            return None
+        return cookies.mint(_digest(token), time.time())
+
+    def _of_cookies(self, values: Iterable[str]) -> Grant | None:
         found, now = None, time.time()
-        for value in cookies.found_in(header):
+        for value in values:
             for digest, grant in self._grants or ():
                 if cookies.fits(value, digest, now):
                     found = grant

@@ -28,6 +28,10 @@ class ServiceLimits(Struct, frozen=True, kw_only=True):
     """For the body of a request; a WebSocket message that is not whole after it is not waited for much longer."""
     idle_s: float = 60
     """How long an HTTP connection may be kept open without a request."""
+    wrong_tokens: int = 20
+    """How many wrong tokens an address may try at once; past it the answer is 429, whatever the token."""
+    wrong_token_s: float = 3
+    """How long one counts; so often an address may try when it has tried all."""
     ping_every_s: float = 20
     ping_s: float = 20
     """For the answer to a ping."""

@@ -16,7 +16,7 @@ import trio
 from ..actors.statistics import ActorStatistics
 from ..actors.system import System
 from ..storage.errors import ServiceError, Unauthorized, UsageError
-from .access import Access
+from .access import Access, Throttled
 from .connection import Connection
 from .cookies import NAME
 from .feeds import Feeds
@@ -171,6 +171,7 @@ class Server:
             "feeds": {} if self._feeds is None else self._feeds.statistics(),
             "requests": self.site.requests,
             "answered": dict(self.site.answered),
+            "tokens": self._access.guesses.statistics(),
         }
 
     # -- connections
@@ -231,11 +232,11 @@ class Server:
             return
         if request is not None and websocket:
             line.waits_since = None
-            await self._serve_websocket(Replay(stream, line.seen or b""), request.raw)
+            await self._serve_websocket(Replay(stream, line.seen or b""), request.raw, request.peer)
         else:
             await self.site.serve(line, request)
 
-    async def _serve_websocket(self, stream: trio.abc.Stream, headers: Headers) -> None:
+    async def _serve_websocket(self, stream: trio.abc.Stream, headers: Headers, peer: str) -> None:
         async with trio.open_nursery() as nursery:
             request: Any = None
             with trio.move_on_after(self._limits.handshake_s):
@@ -243,15 +244,18 @@ class Server:
                     nursery, stream, max_message_size=2 * self._limits.message_bytes, receive_buffer_size=BUFFER
                 )
             if request is not None:
-                connection = await self._admit(request, headers, stream)
+                connection = await self._admit(request, headers, stream, peer)
                 if connection is not None:
                     await self._run(connection)
             nursery.cancel_scope.cancel()
 
-    async def _admit(self, request: Any, headers: Headers, stream: trio.abc.Stream) -> Connection | None:
+    async def _admit(self, request: Any, headers: Headers, stream: trio.abc.Stream, peer: str) -> Connection | None:
         with trio.move_on_after(self._limits.handshake_s):
             try:
-                grant = self._access.admit(headers, request.proposed_subprotocols)
+                grant = self._access.admit(headers, request.proposed_subprotocols, peer=peer)
+            except Throttled as error:
+                await request.reject(429, extra_headers=[(b"retry-after", b"%d" % error.wait_s)], body=error.message.encode())
+                return None
             except Unauthorized as error:
                 await request.reject(401, body=error.message.encode())
                 return None

@@ -21,6 +21,7 @@ import trio
 from ..actors.system import System
 from ..storage.errors import UsageError
 from .access import Access, Tokens
+from .guesses import THIS_MACHINE, Guesses
 from .http.line import library as h11
 from .limits import ServiceLimits
 from .server import Server
@@ -37,6 +38,7 @@ async def serve(
     tokens: Tokens | str | os.PathLike[str] | None = None,
     tls: ssl.SSLContext | tuple[str, str] | None = None,
     origins: Sequence[str] = (),
+    proxies: Sequence[str] = THIS_MACHINE,
     limits: ServiceLimits | None = None,
     task_status: trio.TaskStatus[Server] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -50,6 +52,8 @@ async def serve(
         tokens: `{token: {"scopes": ["read", "send", "admin"], "prefix": "acme/"}}`, or a TOML file of that shape.
         tls: a context, or the paths of a certificate and its key.
         origins: pages of these origins may connect; by default, with tokens any, without them those of this machine.
+        proxies: addresses or networks of proxies in front, which are believed when they say for whom they ask
+            (`X-Forwarded-For`); by default those on this machine. Wrong tokens are counted by client.
         limits: how much a connection may take.
 
     Raises:
@@ -58,9 +62,11 @@ async def serve(
     """
     library()
     h11()
-    access = Access(tokens, origins=origins)
+    limits = limits or ServiceLimits()
+    guesses = Guesses(allowed=limits.wrong_tokens, each_s=limits.wrong_token_s)
+    access = Access(tokens, origins=origins, proxies=proxies, guesses=guesses)
     access.check_host(host)
-    server = Server(None, access, limits or ServiceLimits())
+    server = Server(None, access, limits)
     context = _context(tls)
     listeners = await _listeners(host, port)
     server.bound(host, int(listeners[0].socket.getsockname()[1]), secure=context is not None)

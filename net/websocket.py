@@ -303,6 +303,6 @@ def _rejected(url: str, status: int, body: bytes) -> ServiceError:
     text = body[:500].decode("utf-8", "replace") or f"status {status}"
     if status in (401, 403):
         return Unauthorized(f"{url} refuses the connection: {text}")
-    if status == 503:
+    if status in (429, 503):
         return Disconnected(f"{url} refuses the connection: {text}")
     return ServiceError(f"{url} refuses the connection: {text}")

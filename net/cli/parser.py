@@ -149,6 +149,13 @@ def _add_serve(commands: _Commands) -> None:
     )
     serve.add_argument("--origin", action="append", default=[], metavar="URL", help="whose pages may connect; may be repeated")
     serve.add_argument(
+        "--proxy",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="a proxy in front, on another machine, that says for whom it asks; may be repeated",
+    )
+    serve.add_argument(
         "--drain",
         choices=("finish", "leave"),
         default="finish",

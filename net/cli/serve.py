@@ -19,6 +19,7 @@ import trio
 
 from ...actors.system import System
 from ..access import Tokens, tokens_in
+from ..guesses import THIS_MACHINE
 from ..limits import ServiceLimits
 from ..service import Server, serve
 from .loading import Served, load_served
@@ -40,6 +41,7 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
     async with trio.open_nursery() as nursery:
         limits = ServiceLimits(connections=arguments.connections)
         start = partial(serve, opening, host=arguments.host, port=arguments.port, origins=arguments.origin, limits=limits)
+        start = partial(start, proxies=[*THIS_MACHINE, *arguments.proxy])
         server: Server = await nursery.start(partial(start, tokens=_tokens(arguments), tls=_tls(arguments)))
         _announce(server, arguments, output)
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:

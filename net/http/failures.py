@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from ...storage import errors as e
-from ...storage.errors import CallboardError, ServiceError
+from ...storage.errors import CallboardError, ServiceError, Unauthorized
+from ..access import Throttled
 from ..wire.failures import internal, to_wire
 from .messages import Response, to_json
 
@@ -46,6 +47,13 @@ class Refused(Exception):
     def __init__(self, status: int, message: str, *headers: tuple[str, str]) -> None:
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers
+
+
+def stays_out(error: Unauthorized, text: str = "") -> Refused:
+    """The answer to one who was not let in: 401, or 429 if the token was not even looked at."""
+    if isinstance(error, Throttled):
+        return Refused(429, error.message, ("retry-after", str(error.wait_s)))
+    return Refused(401, text or error.message, ("www-authenticate", "Bearer"))
 
 
 def status_of(error: CallboardError) -> int:

@@ -77,7 +77,7 @@ class Probes:
 
     def _may_see_all(self, visit: Visit) -> bool:
         try:
-            grant = self._access.admit(visit.request.raw, safe=True)
+            grant = self._access.admit(visit.request.raw, safe=True, peer=visit.request.peer)
             grant.check_scope("read", "/readyz")
         except Unauthorized:
             return False

@@ -48,7 +48,7 @@ class Line:
 
     def __init__(self, stream: trio.abc.Stream, limits: ServiceLimits) -> None:
         self._h11: Any = library()
-        self._stream, self._limits = stream, limits
+        self._stream, self._limits, self._peer = stream, limits, peer_of(stream)
         self._connection = self._h11.Connection(self._h11.SERVER, max_incomplete_event_size=limits.head_bytes)
         self._left = False
         self.scope = trio.CancelScope()
@@ -79,7 +79,7 @@ class Line:
             raise Refused(408, f"the head of the request took more than {self._limits.handshake_s:g} seconds")
         if not isinstance(event, self._h11.Request):
             return None
-        request = request_of(event.method, event.target, event.headers.raw_items())
+        request = request_of(event.method, event.target, event.headers.raw_items(), self._peer)
         self._check(request)
         return request
 
@@ -220,6 +220,17 @@ class Line:
                     left -= len(data)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # it has left
+
+
+def peer_of(stream: trio.abc.Stream) -> str:
+    """The address at the other end; nothing if that is no socket, or gone."""
+    inner = getattr(stream, "transport_stream", stream)
+    if not isinstance(inner, trio.SocketStream):
+        return ""
+    try:
+        return str(inner.socket.getpeername()[0])
+    except (OSError, IndexError):
+        return ""
 
 
 def _safe(response: Response) -> Sequence[tuple[str, str]]:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 from urllib.parse import parse_qsl
 
-from ..access import Access
+from ..access import Access, Throttled
 from ..cookies import LASTS_S
 from .failures import Refused
 from .messages import HTML, Request, Response
@@ -72,7 +72,11 @@ class Login:
         if not _same_origin(request):
             raise Refused(403, "the login takes its own form alone")
         given = dict(parse_qsl(request.body.decode("latin-1"))).get("token", "").strip()
-        cookie = self._access.cookie_for(given) if not self._access.open else None
+        try:
+            cookie = None if self._access.open else self._access.cookie_for(given, request.raw, peer=request.peer)
+        except Throttled as error:
+            text = f'<p role="alert">Too many wrong tokens came from your address. Try again in {error.wait_s} s.</p>'
+            return _page(text, 429).with_headers(("retry-after", str(error.wait_s)))
         if cookie is None:
             return _page(_WRONG, 401)
         return _to("/").with_headers(("set-cookie", self._cookie(cookie, LASTS_S)))

@@ -29,13 +29,15 @@ Pour = Callable[[Send], Awaitable[None]]
 
 
 class Request(Struct, frozen=True):
-    """One request. `raw` are its headers as they came; `headers` has them by their small names, repeated ones joined."""
+    """One request. `raw` are its headers as they came; `headers` has them by their small names, repeated ones joined; `peer` is
+    the address at the other end of the connection."""
 
     method: str
     target: str
     raw: Headers
     headers: Mapping[str, str]
     body: bytes = b""
+    peer: str = ""
 
     @property
     def path(self) -> str:
@@ -67,13 +69,13 @@ class Response(Struct, frozen=True):
         return msgspec.structs.replace(self, headers=(*self.headers, *headers))
 
 
-def request_of(method: bytes, target: bytes, raw: Headers) -> Request:
+def request_of(method: bytes, target: bytes, raw: Headers, peer: str = "") -> Request:
     """A request from its head."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return Request(method.decode("latin-1"), target.decode("latin-1"), raw, headers)
+    return Request(method.decode("latin-1"), target.decode("latin-1"), raw, headers, peer=peer)
 
 
 def to_json(value: Any, status: int = 200) -> Response:

@@ -144,6 +144,12 @@ def _connections(service: Mapping[str, Any]) -> Iterator[Any]:
     for (route, status), count in service["answered"].items():
         http.add_metric((route, str(status)), count)
     yield http
+    tokens = _counter(
+        "callboard_credentials_refused", "Tokens that let nobody in: wrong ones, and those not looked at.", ("why",)
+    )
+    for why, key in (("wrong", "wrong"), ("throttled", "refused")):
+        tokens.add_metric((why,), service["tokens"][key])
+    yield tokens
 
 
 def _counter(name: str, text: str, labels: tuple[str, ...]) -> Any:

@@ -19,7 +19,7 @@ from ...storage.errors import CallboardError, Unauthorized
 from ..access import EVERYTHING, Access, Grant
 from ..handlers import Caller
 from ..limits import ServiceLimits
-from .failures import Refused, response_to
+from .failures import Refused, response_to, stays_out
 from .health import State
 from .line import Gone, Line
 from .messages import HTML, Request, Response
@@ -32,7 +32,6 @@ _NAMES = re.compile(r"[A-Za-z0-9, -]+")
 """What may be said back to a browser of what it said."""
 _Value = TypeVar("_Value")
 _log = logging.getLogger("callboard.service")
-_BEARER = ("www-authenticate", "Bearer")
 _ASKED_AGAIN = ("vary", "origin")
 
 
@@ -176,11 +175,11 @@ class Site:
         if route.door == "public":
             return EVERYTHING
         try:
-            grant = self._access.admit(request.raw, safe=request.method in ("GET", "HEAD"))
+            grant = self._access.admit(request.raw, safe=request.method in ("GET", "HEAD"), peer=request.peer)
         except Unauthorized as error:
             if route.door == "page" and "text/html" in request.headers.get("accept", ""):
                 return None
-            raise Refused(401, error.message, _BEARER) from error
+            raise stays_out(error) from error
         if route.door != "page":
             grant.check_scope(route.door, f"{route.method} {route.path}")
         return grant

@@ -14,7 +14,7 @@ from ...actors.system import System
 from ...actors.values import Receipt
 from ...storage.errors import Unauthorized
 from ..access import Access
-from .failures import Refused
+from .failures import Refused, stays_out
 from .messages import Response, to_json
 from .router import Visit
 
@@ -57,9 +57,9 @@ class Webhooks:
 
     def _check(self, visit: Visit, name: str) -> None:
         try:
-            grant = self._access.admit(visit.request.raw)
+            grant = self._access.admit(visit.request.raw, peer=visit.request.peer)
         except Unauthorized as error:
             text = f"the channel {name!r} has no secret by which it would know who sends: {error.message}"
-            raise Refused(401, text, ("www-authenticate", "Bearer")) from error
+            raise stays_out(error, text) from error
         grant.check_scope("send", visit.request.path)
         grant.check_agent(f"{name}:")

@@ -63,6 +63,7 @@ async def test_metrics_are_what_system_and_service_count(autojump_clock: object)
         ref = await web.system.spawn(web.system.definitions["demo"], id="a")
         outcomes = [await ref.ask(text) for text in ("one", "two")]
         await web.get("/nothing")
+        await web.get("/v1/models", authorization="Bearer wrong")
         await web.get("/v1/models")
         reply = await web.get("/metrics")
         assert reply.headers["content-type"].startswith("text/plain")
@@ -81,6 +82,8 @@ async def test_metrics_are_what_system_and_service_count(autojump_clock: object)
         assert found["callboard_flush_duration_seconds_bucket", "+Inf"] == found["callboard_flush_duration_seconds_count",] > 0
         assert found["callboard_agents_in_memory",] == 1 and found["callboard_agents_running",] == 0
         assert found["callboard_http_requests_total", "/v1/models", "200"] == 1
+        assert found["callboard_credentials_refused_total", "wrong"] == 1
+        assert found["callboard_credentials_refused_total", "throttled"] == 0
         assert (
             found["callboard_channel_messages_total", "desk", "sent"] == found["callboard_channel_queue", "desk", "waiting"] == 0
         )

@@ -1,0 +1,95 @@
+"""Guesses: how many wrong tokens an address may try, and how long it then waits.
+
+Each wrong token of an address is a debt that time pays off, one after the other. Whoever owes as many as are allowed is not
+looked at until one is paid: a right token would not be, either, or guessing would go on at full speed. Addresses are apart, so
+what one does never keeps another one out. Of each is kept one number, and of addresses a bounded many: past that the one that
+has been quiet longest starts anew, which gives nobody more than a fresh address has anyway.
+
+Behind a proxy all clients come from its address. So that they are apart there, too, a proxy that is known is believed when it
+says in `X-Forwarded-For` for whom it asks; anybody else could say there what he likes.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from ..storage.errors import UsageError
+
+ADDRESSES = 4096
+"""Of how many addresses is known what they owe."""
+THIS_MACHINE = ("127.0.0.0/8", "::1")
+"""Proxies that are believed by default: whoever runs there could come without one."""
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
+_WITH_PORT = re.compile(r"\[(.+)\](?::\d+)?|([^:]+):\d+")
+
+
+class Guesses:
+    """What addresses owe."""
+
+    def __init__(self, *, allowed: int = 20, each_s: float = 3, now: Callable[[], float] = time.monotonic) -> None:
+        """`allowed` wrong tokens at once (0: none is looked at), one more each `each_s` seconds."""
+        self._allowed, self._each_s, self._now = allowed, each_s, now
+        self._paid: OrderedDict[str, float] = OrderedDict()
+        """When an address will owe nothing any more."""
+        self.wrong = self.refused = 0
+
+    def wait_for(self, client: str) -> float:
+        """Seconds until the client may try a token; 0: now."""
+        now = self._now()
+        owed_s = max(self._paid.get(client, now), now) - now
+        return max(0.0, owed_s - (self._allowed - 1) * self._each_s)
+
+    def count(self, client: str, tokens: int) -> None:
+        """The client tried so many that were wrong."""
+        now = self._now()
+        self.wrong += tokens
+        self._paid[client] = max(self._paid.pop(client, now), now) + tokens * self._each_s
+        if len(self._paid) > ADDRESSES:
+            self._paid.popitem(last=False)
+
+    def statistics(self) -> dict[str, int]:
+        """Wrong tokens so far, tokens that were not looked at, and addresses that are known."""
+        return {"wrong": self.wrong, "refused": self.refused, "addresses": len(self._paid)}
+
+
+def networks(proxies: Sequence[str]) -> Networks:
+    """Addresses and networks (`10.0.0.0/8`) of proxies.
+
+    Raises:
+        UsageError: one is neither.
+    """
+    try:
+        return [ipaddress.ip_network(proxy, strict=False) for proxy in proxies]
+    except ValueError as error:
+        raise UsageError(f"{error}; name a proxy by its address, as in 10.0.0.1 or 10.0.0.0/8") from error
+
+
+def client_of(peer: str, forwarded: str, proxies: Networks) -> str:
+    """For whom a request came, for counting: the peer, or whom the last proxy that is known names. Of an IPv6 address the network
+    of 64 bits, all of which one customer has."""
+    address, said = _parsed(peer), forwarded.split(",")
+    while address is not None and said and any(address in proxy for proxy in proxies):
+        before = _parsed(said.pop())
+        if before is None:
+            break
+        address = before
+    if address is None:
+        return peer
+    return str(address) if address.version == 4 else str(ipaddress.ip_network((address, 64), strict=False))
+
+
+def _parsed(text: str) -> _Address | None:
+    """An address, also with a port; one of IPv4 that is written as one of IPv6 is one of IPv4."""
+    text = text.strip()
+    found = _WITH_PORT.fullmatch(text)
+    try:
+        address = ipaddress.ip_address(text if found is None else found[1] or found[2])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
