@@ -133,7 +133,8 @@ def cli_page() -> str:
 
 
 PROTOCOL = """A connection offers the subprotocol `callboard.v1`, and a token as `Authorization: Bearer TOKEN` or, in browsers, as
-a second subprotocol `bearer.TOKEN`. What the handshake refuses it refuses with a status: 400 for another subprotocol, 401 for the
+a second subprotocol `bearer.TOKEN`. What the handshake refuses it refuses with a status: 400 for another subprotocol,
+426 for HTTP/1.0, 401 for the
 token or the page's origin, 429 when too many wrong tokens came from the address, 503 when there are too many connections, or while the service recovers or drains. The first frame of
 the service is `hello`.
 

@@ -42,6 +42,7 @@ from .wire.methods import SUBPROTOCOL
 _log = logging.getLogger("callboard.service")
 _SORRY = b"too many connections; try later"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (len(_SORRY), _SORRY)
+_TOO_OLD = "a WebSocket needs HTTP/1.1, and this came as HTTP/%s; nginx in front needs proxy_http_version 1.1"
 _FROM_OUTSIDE = ("wsproto", "h11", "trio", "ssl")
 """Where errors come from that say something about the other side, and nothing about the service."""
 LOOK_S = 0.1
@@ -286,11 +287,13 @@ def _wants_websocket(request: Request) -> bool:
     """Whether it is the handshake; one with a body is a request like any other.
 
     Raises:
-        Refused: 400: the library would stumble over it.
+        Refused: 426: it came as HTTP/1.0, which knows no other protocol; 400: the library would stumble over it.
     """
     headers = request.headers
     if headers.get("upgrade", "").lower() != "websocket" or "content-length" in headers or "transfer-encoding" in headers:
         return False
+    if request.version < "1.1":
+        raise Refused(426, _TOO_OLD % request.version, ("upgrade", "HTTP/1.1"), ("connection", "upgrade"))
     if not all(value.isascii() for name, value in headers.items() if name.startswith("sec-websocket-")):
         raise Refused(400, "the headers of the handshake have letters that are not ASCII")
     return True

@@ -79,7 +79,7 @@ class Line:
             raise Refused(408, f"the head of the request took more than {self._limits.handshake_s:g} seconds")
         if not isinstance(event, self._h11.Request):
             return None
-        request = request_of(event.method, event.target, event.headers.raw_items(), self._peer)
+        request = request_of(event.method, event.target, event.headers.raw_items(), peer=self._peer, version=event.http_version)
         self._check(request)
         return request
 

@@ -30,7 +30,7 @@ Pour = Callable[[Send], Awaitable[None]]
 
 class Request(Struct, frozen=True):
     """One request. `raw` are its headers as they came; `headers` has them by their small names, repeated ones joined; `peer` is
-    the address at the other end of the connection."""
+    the address at the other end of the connection, `version` that of HTTP."""
 
     method: str
     target: str
@@ -38,6 +38,7 @@ class Request(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes = b""
     peer: str = ""
+    version: str = "1.1"
 
     @property
     def path(self) -> str:
@@ -69,13 +70,14 @@ class Response(Struct, frozen=True):
         return msgspec.structs.replace(self, headers=(*self.headers, *headers))
 
 
-def request_of(method: bytes, target: bytes, raw: Headers, peer: str = "") -> Request:
+def request_of(method: bytes, target: bytes, raw: Headers, *, peer: str = "", version: bytes = b"1.1") -> Request:
     """A request from its head."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return Request(method.decode("latin-1"), target.decode("latin-1"), raw, headers, peer=peer)
+    words = [part.decode("latin-1") for part in (method, target, version)]
+    return Request(words[0], words[1], raw, headers, peer=peer, version=words[2])
 
 
 def to_json(value: Any, status: int = 200) -> Response:

@@ -43,10 +43,17 @@ async def test_a_client_over_a_socket() -> None:
         assert [r.type async for r in ref.read()][-1] == "turn/end"
 
 
-async def knock(server: Server, *headers: str) -> bytes:
+async def knock(server: Server, *headers: str, version: str = "1.1") -> bytes:
     """What the service answers to a bare request for an upgrade."""
     stream = await trio.open_tcp_stream(server.host, server.port)
-    lines = ["GET / HTTP/1.1", "Host: x", "Connection: upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", *headers]
+    lines = [
+        f"GET / HTTP/{version}",
+        "Host: x",
+        "Connection: upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        *headers,
+    ]
     async with stream:
         await stream.send_all("\r\n".join([*lines, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "", ""]).encode())
         return bytes(await stream.receive_some())
@@ -64,6 +71,13 @@ async def test_c227_without_the_token_nothing() -> None:
             assert "wrong-token" not in str(caught.value)
         assert b" 401 " in await knock(server, OURS)
         assert b" 401 " in await knock(server)
+
+
+async def test_a_websocket_over_http_1_0_is_refused_with_the_version_it_needs() -> None:
+    async with service_of() as (_, server):
+        answer = await knock(server, OURS, version="1.0")  # its head: the body says why
+        assert b" 426 " in answer and b"upgrade: HTTP/1.1\r\n" in answer
+        assert b" 101 " in await knock(server, OURS)
 
 
 async def test_browsers_bring_the_token_as_a_subprotocol() -> None:
