@@ -133,10 +133,9 @@ def cli_page() -> str:
 
 
 PROTOCOL = """A connection offers the subprotocol `callboard.v1`, and a token as `Authorization: Bearer TOKEN` or, in browsers, as
-a second subprotocol `bearer.TOKEN`. What the handshake refuses it refuses with a status: 400 for another subprotocol,
-426 for HTTP/1.0, 401 for the
-token or the page's origin, 429 when too many wrong tokens came from the address, 503 when there are too many connections, or while the service recovers or drains. The first frame of
-the service is `hello`.
+a second subprotocol `bearer.TOKEN`. What the handshake refuses it refuses with a status: 400 for another subprotocol, 401 for the
+token or the page's origin, 426 for HTTP/1.0, 429 when too many wrong tokens came from the address, 503 when there are too many
+connections, or while the service recovers or drains. The first frame of the service is `hello`.
 
 Calls run side by side; answers come in the order in which they are ready. Content is a text, or a list of `text`, `image` and
 `file` blocks. Records have the form of an exported log ([events.md](events.md)):

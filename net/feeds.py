@@ -9,6 +9,7 @@ slow: it reads the log where it stands, one page at a time.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +21,14 @@ from ..actors.ref import AgentRef
 from ..actors.sources import LogSource
 from ..storage.records import to_json
 from ..storage.store import Store
+from .websocket import AT_ONCE
 
 PAGE = 256
+FRAMES = 2
+"""How many forms of one page are kept: streams of other numbers have another. Of a long page none is: it goes to those who catch
+up, each at a place of its own, and would take the room of many."""
+PAGE_COSTS, HEAD_COSTS = 1024, 256
+"""What a kept page takes beside its records, and a frame beside its page, in bytes: small pages are mostly that."""
 ROUND = 64
 """After so many followers others of the process may run: a long round must not hold up everybody else."""
 Types = frozenset[str] | None
@@ -34,8 +41,17 @@ class FeedPage(Struct, frozen=True):
     records: str
     upto: int
     count: int
+    costs: int = 0
+    """The most memory that it takes while it is kept, in bytes: with the frames that may be made of it."""
+    short: bool = False
+    """Whether those are kept."""
     frames: dict[tuple[int, int], bytes] = {}
-    """What was made of it for the socket, by stream and head: followers mostly want the same."""
+    """What was made of it for the socket, by stream and head: followers mostly want the same. It is counted beforehand."""
+
+    @property
+    def keeps_frames(self) -> bool:
+        """Whether frames that were made of it are kept, and there is room for another."""
+        return self.short and len(self.frames) < FRAMES
 
 
 class Place:
@@ -131,7 +147,7 @@ class Feeds:
         self.encoded = 0
 
     def statistics(self) -> Mapping[str, Any]:
-        """Records encoded so far, and how much is kept."""
+        """Records encoded so far, and how much is kept, in bytes: the most that it may take."""
         return {"encoded": self.encoded, "pages": len(self._pages), "bytes": self._held}
 
     async def after(self, ref: AgentRef[Any], source: LogSource, place: Place, types: Types) -> FeedPage:
@@ -197,20 +213,26 @@ class Feeds:
 
     async def page(self, agent: str, after: int, upto: int, types: Types) -> FeedPage:
         """A page straight from the log: at most 256 records, and not many more bytes than allowed."""
-        texts: list[str] = []
+        texts: list[bytes] = []
         size = 0
         async for record in self._store.read(agent, after, upto, types):
-            text = to_json(record).decode()
+            text = to_json(record)
             texts.append(text)
-            size += len(text)
+            size += len(text) + 1
             if size >= self._page_bytes or len(texts) == PAGE:
                 upto = record.seq
                 break
         self.encoded += len(texts)
-        return FeedPage(",".join(texts), upto, len(texts))
+        return _page_of(b",".join(texts), upto, len(texts))
 
     def _keep(self, key: _Key, page: FeedPage) -> None:
         self._pages[key] = page
-        self._held += len(page.records)
+        self._held += page.costs
         while self._held > self._room:
-            self._held -= len(self._pages.popitem(last=False)[1].records)
+            self._held -= self._pages.popitem(last=False)[1].costs
+
+
+def _page_of(data: bytes, upto: int, count: int) -> FeedPage:
+    records, frame = data.decode(), len(data) + HEAD_COSTS
+    short = count > 0 and frame <= AT_ONCE
+    return FeedPage(records, upto, count, PAGE_COSTS + sys.getsizeof(records) + FRAMES * frame * short, short)

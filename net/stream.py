@@ -13,13 +13,9 @@ import trio
 from ..actors.ref import AgentRef
 from ..actors.sources import LogSource
 from .feeds import FeedPage, Feeds, Place, Types
-from .websocket import AT_ONCE, Socket, text_frame
+from .websocket import Socket, text_frame
 from .wire import methods as m
 from .wire.server import ServerEnd
-
-FRAMES = 2
-"""How many forms of one page are kept: streams of other numbers have another. Of a long page none is: it goes to those who catch
-up, each at a place of its own, and would take the room of many."""
 
 
 class Stream(Place):
@@ -86,6 +82,6 @@ class Stream(Place):
         frame = page.frames.get(key)
         if frame is None:
             frame = text_frame(ServerEnd.records(self._number, page.upto, key[1], page.records).encode())
-            if page.count and len(frame) <= AT_ONCE and len(page.frames) < FRAMES:
+            if page.keeps_frames:
                 page.frames[key] = frame
         return frame

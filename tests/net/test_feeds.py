@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,9 +20,14 @@ from callboard import System
 from callboard.actors.testing.scripted import Reply
 from callboard.net import Server, ServiceLimits, serve
 from callboard.net.feeds import FeedPage, Feeds, Place
+from callboard.net.stream import Stream
 from callboard.net.websocket import AT_ONCE, Socket, text_frame
+from callboard.net.wire.methods import Follow
 from callboard.storage.errors import AgentDeleted
 from callboard.storage.events import Note
+
+NOWHERE: Any = None
+"""The socket of a stream that only makes frames."""
 
 
 class Taker(Place):
@@ -129,6 +135,25 @@ async def test_what_ends_the_leader_ends_all(autojump_clock: object) -> None:
                 await system.spawn(system.definitions["demo"], id="a")
                 await write(system)
         assert errors == ["AgentDeleted"] * 30, "nobody goes on with another agent of that id"
+
+
+async def test_what_is_kept_is_bounded_with_the_frames_that_are_made_of_it(autojump_clock: object) -> None:
+    """Small pages, of which the frames take more room than the records."""
+    async with serving(make(scripted())) as (system, _, _):
+        ref = await system.spawn(system.definitions["demo"], id="a")
+        feeds, room = Feeds(system.store, page_bytes=1), 50_000
+        feeds._room = room  # pyright: ignore[reportPrivateUsage]
+        await write(system, 200, size=100)
+        source, place = ref.source(), Taker()
+        while source.last() > place.seq:
+            page = await feeds.after(ref, source, place, None)
+            place.seq = page.upto
+            for number in range(16):
+                Stream(NOWHERE, Follow(agent="a", stream=number), source, place.seq)._frame(page)  # pyright: ignore[reportPrivateUsage]
+        kept = list(feeds._pages.values())  # pyright: ignore[reportPrivateUsage]
+        taken = sum(sys.getsizeof(page.records) + sum(map(sys.getsizeof, page.frames.values())) for page in kept)
+        assert 10 < len(kept) < 200 and room / 3 < taken < feeds.statistics()["bytes"] <= room
+        assert all(len(page.frames) == 2 for page in kept)
 
 
 # -- over sockets
