@@ -9,11 +9,12 @@ The connection may break and come back within the block: calls wait for it, stre
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from ssl import SSLContext
 from typing import Literal
 
+import msgspec
 import trio
 
 from ..actors.content import mint_id
@@ -21,6 +22,7 @@ from ..actors.values import AgentSummary, Approval
 from ..storage.messages import Usage
 from .link import Link
 from .remote import RemoteRef
+from .remote_streams import RemoteListing
 from .websocket import Dial, dialer
 from .wire import methods as m
 
@@ -68,17 +70,19 @@ class Client:
         """Stop the agent and remove every trace of it (and, with `tree`, of its children)."""
         await self._link.call("delete", m.Delete(agent=id, tree=tree))
 
-    async def agents(
+    def agents(
         self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None
     ) -> AsyncIterator[AgentSummary]:
-        """All agents that the token is for, in order of their ids; `waiting` picks those whose turn waits for that kind."""
-        after, more = None, True
-        while more:
-            params = m.Agents(prefix=prefix, labels=_plain(labels), waiting=waiting, after=after)
+        """All agents that the token is for, in order of their ids; `waiting` picks those whose turn waits for that kind. Break
+        off whenever you like."""
+        selected = m.Agents(prefix=prefix, labels=_plain(labels), waiting=waiting)
+
+        async def turn(last: AgentSummary | None) -> tuple[Sequence[AgentSummary], bool]:
+            params = msgspec.structs.replace(selected, after=None if last is None else last.id)
             page: m.AgentsPage = await self._link.call("agents", params)
-            for agent in page.agents:
-                yield agent
-            after, more = page.agents[-1].id if page.agents else after, page.more
+            return page.agents, page.more
+
+        return RemoteListing(turn)
 
     async def usage(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> Usage:
         """Tokens of all these agents."""
@@ -87,11 +91,14 @@ class Client:
 
     # -- people
 
-    async def approvals(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> AsyncIterator[Approval]:
-        """Calls that wait for a person's word."""
-        questions: list[Approval] = await self._link.call("approvals", m.Selection(prefix=prefix, labels=_plain(labels)))
-        for question in questions:
-            yield question
+    def approvals(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> AsyncIterator[Approval]:
+        """Calls that wait for a person's word. Break off whenever you like."""
+        selected = m.Selection(prefix=prefix, labels=_plain(labels))
+
+        async def turn(last: Approval | None) -> tuple[Sequence[Approval], bool]:
+            return await self._link.call("approvals", selected), False
+
+        return RemoteListing(turn)
 
     async def answer(self, id: str, verdict: Literal["allow", "deny", "reply"], *, by: str, text: str | None = None) -> None:
         """Answer a question: the call runs, is refused, or (`reply`) has `text` as its result without being run.

@@ -8,11 +8,12 @@ write, so then the answer goes to that process.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import trio
 
+from ..actors.listing import Listing
 from ..actors.state import AgentState
 from ..actors.turns.approving import MARK, Word
 from ..actors.values import Approval, moment
@@ -25,16 +26,16 @@ from ..storage.store import NO_CHUNKS, Head, Store
 from ..storage.writer import Writer
 
 
-async def approvals_in(store: Store, prefix: str = "") -> AsyncIterator[Approval]:
+def approvals_in(store: Store, prefix: str = "") -> AsyncIterator[Approval]:
     """Every open question of the store, by agent. Only agents that the index says are waiting are read."""
-    page = await store.agents(prefix)
-    while page:
-        for head in page:
-            if "approval" in head.summary.waits:
-                state = await _fold(store, head)
-                for question in state.approvals.open.values():
-                    yield _approval(head.agent, state, question)
-        page = await store.agents(prefix, after=page[-1].agent)
+
+    async def look(head: Head) -> Sequence[Approval]:
+        if "approval" not in head.summary.waits:
+            return ()
+        state = await _fold(store, head)
+        return [_approval(head.agent, state, question) for question in state.approvals.open.values()]
+
+    return Listing(store, look, prefix=prefix, flag="attention")
 
 
 async def answer_in(store: Store, id: str, verdict: Word, *, by: str, text: str | None) -> None:

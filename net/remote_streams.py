@@ -1,13 +1,16 @@
-"""Streams of a remote agent: follow, deltas, read. Plain iterators, as the local ones; they resume by seq.
+"""Streams of a remote agent: follow, deltas, read; and listings. Plain iterators, as the local ones; streams resume by seq.
 
 A stream holds the seq up to which it has given records out, and nothing else that matters. When its connection breaks, it opens
 another behind that seq on the next one, so nothing comes twice and nothing is missed. It takes a page at a time and acknowledges
 it when the next is wanted: a reader that stops costs a window of pages here, and one page and a place in the log at the service.
+None is a generator: one that is left half-way would be closed whenever the collector finds it, with a warning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Generic, TypeVar
 
 from ..actors.streams import DELTA_TYPES, DeltaFold
 from ..actors.values import Delta
@@ -17,6 +20,7 @@ from .link import Feed, Link
 from .wire import methods as m
 
 WINDOW = 4
+T = TypeVar("T")
 
 
 class RemoteFollow:
@@ -120,3 +124,26 @@ class RemoteReader:
     async def aclose(self) -> None:
         """Nothing is held; here because readers of stores have it."""
         self._page, self._next, self._more = (), 0, False
+
+
+class RemoteListing(Generic[T]):
+    """What is on the pages that `turn` gets: it is called with the last entry that was on one, None at first, and says also
+    whether there is another page."""
+
+    def __init__(self, turn: Callable[[T | None], Awaitable[tuple[Sequence[T], bool]]]) -> None:
+        self._turn = turn
+        self._found: deque[T] = deque()
+        self._last: T | None = None
+        self._more = True
+
+    def __aiter__(self) -> RemoteListing[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._found:
+            if not self._more:
+                raise StopAsyncIteration
+            page, self._more = await self._turn(self._last)
+            self._found.extend(page)
+            self._last = page[-1] if page else self._last
+        return self._found.popleft()

@@ -14,7 +14,6 @@ import functools
 import inspect
 import logging
 import math
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -94,8 +93,6 @@ class Stream:
     def __init__(self, host: Host, inner: Any) -> None:
         self._host, self._inner = host, inner
         self._ahead: deque[Any] = deque()
-        if inspect.isasyncgen(inner):  # left half-read it has to be closed where it runs
-            weakref.finalize(self, _close_soon, host, inner)
 
     def __repr__(self) -> str:
         return f"<asyncio {self._inner!r}>"
@@ -148,10 +145,3 @@ def wrapped(host: Host, value: Any) -> Any:
     if isinstance(value, TrioRef | RemoteRef):
         return AgentRef(host, value)
     return Stream(host, value) if hasattr(value, "__anext__") else value
-
-
-def _close_soon(host: Host, generator: Any) -> None:
-    async def close() -> None:
-        await generator.aclose()
-
-    host.start_soon(close)

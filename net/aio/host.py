@@ -172,15 +172,6 @@ class Host:
         except trio.RunFinishedError:
             _log.debug("%s is closed already", self._what)
 
-    def start_soon(self, function: Callable[[], Awaitable[object]]) -> None:
-        """Have it run in trio; nobody waits for it."""
-
-        def start() -> None:
-            if not self._calls.cancel_scope.cancel_called:
-                self._calls.start_soon(function)
-
-        self.soon(start)
-
     def _submit(self, crossing: Crossing) -> None:
         with self._lock:
             if self._closed:

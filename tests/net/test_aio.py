@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 import threading
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -22,8 +19,7 @@ from callboard.actors import tool
 from callboard.actors.testing import Reply, ScriptedModel
 from callboard.net import serve
 from callboard.net.aio import System, connect
-from callboard.net.aio.handles import AT_ONCE, Stream
-from callboard.net.aio.host import Host, hosted
+from callboard.net.aio.host import Host
 from callboard.net.client import Client as TrioClient
 from callboard.storage import AgentNotFound, AskTimeout, Disconnected, InboxFull, Request, TurnFailed, UsageError, verify
 from callboard.storage.engines.memory import MemoryStore
@@ -171,33 +167,6 @@ def test_a_long_history_takes_few_crossings(monkeypatch: pytest.MonkeyPatch) -> 
                 if record.type == "turn/end":
                     break
             assert count > 1000 and len(crossings) < 10
-
-    on_loop(main)
-
-
-def test_a_generator_that_is_left_half_read_is_closed_where_it_runs() -> None:
-    closed: list[bool] = []
-
-    async def many() -> AsyncGenerator[int]:
-        try:
-            for number in range(AT_ONCE * 2):
-                yield number
-        finally:
-            closed.append(trio.lowlevel.in_trio_run())
-
-    @asynccontextmanager
-    async def nothing() -> AsyncGenerator[None]:
-        yield
-
-    async def main() -> None:
-        host = Host("a generator")
-        async with hosted(nothing(), host):
-            async for number in Stream(host, many()):
-                assert number == 0
-                break
-            gc.collect()
-            await host.call(trio.testing.wait_all_tasks_blocked)
-            assert closed == [True]
 
     on_loop(main)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from callboard.actors import Plugin, Replace
 from callboard.actors.testing.clocks import trio_wall
 from callboard.actors.testing.scripted import Reply
 from callboard.actors.values import Delta
+from callboard.net import handlers
 from callboard.net.client import connected
 from callboard.storage import events as e
 from callboard.storage.errors import AgentNotFound, AskTimeout, Disconnected, InputDropped, UsageError
@@ -26,6 +28,24 @@ async def test_an_ask_gives_the_outcome(autojump_clock: object) -> None:
         assert (outcome.result(), outcome.agent, outcome.turn, outcome.message_id) == ("hello", "a", 1, "m1")
         assert await ref.ask("hi", message_id="m1") == outcome
         assert [agent.labels async for agent in w.client.agents()] == [{"team": "x"}]
+
+
+async def test_listings_may_be_left_at_any_time_and_go_over_pages(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "MOST", 2)
+    async with wired(make(scripted())) as w:
+        ids = [(await w.client.spawn("demo", id=f"a{number}")).id for number in range(5)]
+        for listing in (w.client.agents(), w.client.agents("a")):
+            async for agent in listing:
+                assert agent.id == "a0"
+                break  # without aclosing: a generator would be found by the collector, with a warning
+            del listing
+            gc.collect()
+        listing = w.client.agents()
+        assert [agent.id async for agent in listing] == ids
+        assert [agent.id async for agent in listing] == []
+        assert [question async for question in w.client.approvals()] == []
 
 
 async def test_every_method_of_a_handle(autojump_clock: object) -> None:
