@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,16 @@ agent = Agent("desk", model="openai:gpt-5", system="Answer briefly.", tools=[ord
 
 
 async def main() -> None:
-    """One question, shown while it is answered."""
+    """One question, shown while it is answered; or why it was not."""
     async with System.open("state", agents=[agent], deps=Deps(Pool())) as system:
         ref = await system.spawn(agent, id="c-1")
         async for d in ref.deltas(after=(await ref.followup("Where is my order?")).seq):
             if d.kind == "text":
                 print(d.text, end="")
             if d.kind == "end":
+                outcome = await ref.outcome(turn=d.turn)
+                if not outcome.ok:
+                    print(outcome, file=sys.stderr)
                 break  # safe without aclosing()
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 from looped import make, on_loop
 
 from callboard.actors import AgentRef as TrioRef

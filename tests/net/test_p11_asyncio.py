@@ -35,3 +35,12 @@ def test_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
             return (await verify(store)).ok
 
     assert trio.run(look)
+
+
+def test_a_turn_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedModel([Reply.fail("AUTH", "the key is wrong")], provider="openai")
+    monkeypatch.setitem(BUILT_IN, "openai", lambda: model)
+    runpy.run_path(PATH, run_name="__main__")
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "c-1 turn 1 ended with an error: AUTH: the key is wrong\n")
