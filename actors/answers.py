@@ -79,7 +79,8 @@ class Answer(Struct, frozen=True):
     """Answer the sender with `text`, without the model; a command may rewrite the view in the same append.
 
     `error`: the command failed or was refused, and `text` says so. `ran`: the command's name and arguments, as whoever read them
-    understood them. `notes`: the plugin's facts (kind → data) that are written in the same append.
+    understood them. `notes`: the plugin's facts (kind → data) that are written in the same append. `withdraws`: ids of messages
+    that wait, and that the same append takes back.
     """
 
     text: str
@@ -87,6 +88,7 @@ class Answer(Struct, frozen=True):
     error: Failure | None = None
     ran: tuple[str, str] | None = None
     notes: Mapping[str, Any] = {}
+    withdraws: tuple[str, ...] = ()
 
 
 class Stop(Answer, frozen=True, kw_only=True):
@@ -100,9 +102,11 @@ class Stop(Answer, frozen=True, kw_only=True):
 
 
 class Later(Answer, frozen=True, kw_only=True):
-    """Answer of `accept`: let the message in, but in a turn of its own, also if it was steered into a running one."""
+    """Answer of `accept`: let the message in, but in a turn of its own, also if it was steered into a running one. Unless it
+    `releases` that, what a stop or a failure has parked stays where it is."""
 
     message: Message
+    releases: bool = True
 
 
 class Command(Struct, frozen=True):

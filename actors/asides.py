@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..mailbox.addresses import command_delivery_id
 from ..storage.errors import InputRefused
-from ..storage.events import Cause, CommandResult, CommandRun, Event, InboxPut, Note, OutboxPut
+from ..storage.events import Cause, CommandResult, CommandRun, Event, InboxDrop, InboxPut, Note, OutboxPut
 from ..storage.messages import Message, TextBlock
 from .answers import Answer, Stop
 from .cancelling import cancel
@@ -35,8 +35,9 @@ async def answer_at_once(actor: Actor, put: InboxPut, answer: Answer) -> Receipt
         raise InputRefused(text, message_id=message_id, agent=actor.id)
     if isinstance(answer, Stop):
         return Receipt(message_id, await _stop(actor, put, answer))
-    seq = actor.log.append(*command_events(put.message, answer, answer.text), *_reply(actor, put, answer.text))
+    seq = actor.log.append(*command_events(actor, put.message, answer, answer.text), *_reply(actor, put, answer.text))
     await actor.log.commit()
+    actor.promises.settle()
     return Receipt(message_id, seq)
 
 
@@ -48,21 +49,28 @@ async def _stop(actor: Actor, put: InboxPut, stop: Stop) -> int:
         children = sum(member.position.open for member in below)
         waiting = sum(item.may_park for item in actor.inbox.pending())
         text = stop.say(runs, children, waiting)
-        seqs.append(actor.log.append(*command_events(put.message, stop, text), *_reply(actor, put, text)))
+        seqs.append(actor.log.append(*command_events(actor, put.message, stop, text), *_reply(actor, put, text)))
 
     await cancel(actor, Cause("user"), keep_inbox=True, before=write)
     return seqs[0]
 
 
-def command_events(message: Message, answer: Answer, text: str) -> list[Event]:
-    """The records of a command: its run, its result, and what it noted."""
+def command_events(actor: Actor, message: Message, answer: Answer, text: str) -> list[Event]:
+    """The records of a command: its run, its result, what it noted and took back."""
     first, _, rest = message.text.strip().partition(" ")
     name, args = answer.ran if answer.ran is not None else (first, rest.strip())
     return [
         CommandRun(id=message.id, name=well_formed(name), args=well_formed(args)),
         CommandResult(id=message.id, text=well_formed(text), error=answer.error),
         *(Note(kind=kind, data=data) for kind, data in answer.notes.items()),
+        *_withdrawn(actor, answer.withdraws),
     ]
+
+
+def _withdrawn(actor: Actor, ids: Sequence[str]) -> list[Event]:
+    """What takes back those of these messages that still wait."""
+    waiting = tuple(id for id in ids if actor.inbox.withdraw(id) is not None)
+    return [InboxDrop(ids=waiting, why="withdrawn")] if waiting else []
 
 
 def _reply(actor: Actor, put: InboxPut, text: str) -> list[OutboxPut]:

@@ -61,7 +61,8 @@ async def send(
 async def _send(actor: Actor, put: InboxPut, look_up: bool, choose_lane: ChooseLane | None) -> tuple[Receipt, bool]:
     taken = await accept(actor, put)
     if isinstance(taken, Later):
-        put, taken, choose_lane = msgspec.structs.replace(put, lane="next-turn"), taken.message, None
+        put = msgspec.structs.replace(put, lane="next-turn", releases=taken.releases)
+        taken, choose_lane = taken.message, None
     if isinstance(taken, Answer):
         return await answer_at_once(actor, put, taken), False
     message, blobs = accepted(taken, actor.agent.limits, agent=actor.id)

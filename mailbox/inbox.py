@@ -1,8 +1,9 @@
 """The Inbox: what waits for an agent, in two lanes, as a fold of its log; and what may be done about it.
 
 The fold says what is pending, in which order, and what of it is *due*: a waking item is due unless it is parked, that is, a
-`turn/cancel` or a `turn/end` with `park` was written after its put and no waking put after that. All of one moment is parked
-together and all is woken together, so parking is one number: the seq before which puts are parked.
+`turn/cancel` or a `turn/end` with `park` was written after its put and no waking put after that which `releases` what is parked
+(commands do not). All of one moment is parked together and all is woken together, so parking is one number: the seq before
+which puts are parked.
 
 Beside the fold stands what is only in memory: *reservations*. A turn reserves its prompt, a boundary what it takes; nobody
 else can take, withdraw or replace those. The claim is written later, with the decision; a crash before that leaves the items
@@ -107,7 +108,7 @@ class Inbox:
         self._insert(item_of(seq, hole.place if hole and in_place else seq, put))
         if in_place:
             self._lanes[put.lane] = dict(sorted(self._lanes[put.lane].items()))
-        if put.wake:
+        if put.wake and put.releases:
             self._parked_before = 0
 
     def _insert(self, item: Item) -> None:

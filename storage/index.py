@@ -23,6 +23,7 @@ from .events import (
 )
 from .folds import Approvals, Asks, Children, Outbox, Position, Timers, UsageFold, wait_kinds
 from .folds.handoffs import handed_to
+from .messages import AgentSource
 from .records import Record, UnknownEvent
 from .store import Summary
 
@@ -37,9 +38,9 @@ class IndexFold:
         self._turn, self._open = 0, False
         self._outbox, self._timers, self._usage = Outbox(), Timers(), UsageFold()
         self._position, self._approvals, self._asks, self._children = Position(), Approvals(), Asks(), Children()
-        self._waking: dict[str, bool] = {}
+        self._waking: dict[str, tuple[int, bool]] = {}
         self._later: dict[str, int] = {}
-        self._parked = False
+        self._parked_before = 0
 
     def apply(self, record: Record) -> None:
         """Take in the next record."""
@@ -51,7 +52,7 @@ class IndexFold:
                 fold.apply(record.seq, record.time, event)
         self._identity(event)
         self._turns(event)
-        self._inbox(event)
+        self._inbox(record.seq, event)
 
     def _folds(self) -> tuple[Any, ...]:
         around = (self._outbox, self._timers, self._usage)
@@ -78,10 +79,10 @@ class IndexFold:
         elif isinstance(event, TurnEnd):
             self._open = False
 
-    def _inbox(self, event: Event) -> None:
+    def _inbox(self, seq: int, event: Event) -> None:
         if isinstance(event, InboxPut) and event.wake:
-            self._waking[event.message.id] = event.sender is not None
-            self._parked = False
+            self._waking[event.message.id] = seq, isinstance(event.message.source, AgentSource)
+            self._parked_before = 0 if event.releases else self._parked_before
             if event.not_before is not None:
                 self._later[event.message.id] = event.not_before
         elif isinstance(event, InboxClaim | InboxDrop | TurnCancel):
@@ -89,7 +90,7 @@ class IndexFold:
                 self._waking.pop(message_id, None)
                 self._later.pop(message_id, None)
         if isinstance(event, TurnCancel) or (isinstance(event, TurnEnd) and event.park):
-            self._parked = True
+            self._parked_before = seq
 
     @property
     def _due(self) -> bool:
@@ -97,8 +98,9 @@ class IndexFold:
 
     @property
     def _runnable(self) -> list[str]:
-        # Only what people sent is ever parked.
-        return [message_id for message_id, from_agent in self._waking.items() if from_agent or not self._parked]
+        # What another agent sent is never parked.
+        waking = self._waking.items()
+        return [message_id for message_id, (seq, from_agent) in waking if from_agent or seq >= self._parked_before]
 
     @property
     def _next(self) -> int | None:

@@ -42,7 +42,10 @@ async def run_command(turn: Turn) -> bool:
     if isinstance(answer, Replace):
         answer = Answer("Done.", answer)
     text = answer.say(False, 0, 0) if isinstance(answer, Stop) else answer.text  # nothing runs beside a turn of its own
-    events: list[Event] = [InboxClaim(turn=turn.number, ids=(command.id,)), *command_events(command.message, answer, text)]
+    events: list[Event] = [
+        InboxClaim(turn=turn.number, ids=(command.id,)),
+        *command_events(turn.actor, command.message, answer, text),
+    ]
     if answer.replacement is not None:
         events.append(replace_event(turn.actor, answer.replacement))
     turn.log.append(*events)

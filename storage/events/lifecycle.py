@@ -31,7 +31,7 @@ class LogForked(Event, frozen=True, kw_only=True, tag="log/forked"):
 
 class InboxPut(Event, frozen=True, kw_only=True, tag="inbox/put"):
     """A message was accepted. `sender` names who sent it, `context` is free JSON, `ask` says that somebody waits, `restarts` is
-    the id of the task that a supervisor puts again with it."""
+    the id of the task that a supervisor puts again with it. If it wakes it `releases` what is parked; a command does not."""
 
     message: Message
     lane: Lane
@@ -43,6 +43,7 @@ class InboxPut(Event, frozen=True, kw_only=True, tag="inbox/put"):
     replaces: str | None = None
     not_before: int | None = None
     restarts: str | None = None
+    releases: bool = True
 
 
 class InboxClaim(Event, frozen=True, kw_only=True, tag="inbox/claim"):

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from helpers import check, events, history, make, opened, order, records, scripted
-from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors.agent import Agent
 from callboard.actors.answers import Answer, Replace
@@ -195,21 +194,6 @@ async def test_new_forgets_the_view_and_keeps_the_records() -> None:
         await answer(ref, "second")
     assert [message.text for message in model.requests[1].messages] == ["second"]
     assert [put.message.text for put in await events(store, e.UserMessage)] == ["first", "second"]
-
-
-async def test_what_a_stop_has_held_is_not_said_in_a_new_conversation() -> None:
-    model = scripted(Reply.hang("I think"), "two")
-    async with opened(make(model, plugins=[Commands()])) as (_, ref):
-        await ref.followup("first")
-        await wait_all_tasks_blocked()
-        await ref.steer("and another thing")
-        assert "1" in await answer(ref, "/stop")
-        await ref.wait_idle()
-        assert await answer(ref, "/new") == "A new conversation begins. Dropped: 1 that waited for the old one."
-        await ref.wait_idle()
-        assert await ref.pending() == () and len(model.requests) == 1
-        await answer(ref, "second")
-    assert [message.text for message in model.requests[1].messages] == ["second"]
 
 
 def _cut(replaced: list[e.SurfaceReplace]) -> str:

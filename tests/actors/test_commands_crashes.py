@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio
 from crashing import Life, crashed, live
-from helpers import check, events, history, make, notation, order, scripted
+from helpers import check, events, history, make, notation, order, records, scripted
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
@@ -63,6 +63,24 @@ async def test_undo_takes_back_once() -> None:
 
     async for crash in every_crash(scenario):
         assert crash.result[2:] == ["Taken back: second", "You: first\n\nAgent: heard first"], crash
+
+
+async def test_what_waited_is_taken_back_with_the_view_wherever_the_kill() -> None:
+    async def scenario(store: Store) -> list[str]:
+        async with System.open(store, agents=[definition := talker()]) as system:
+            ref = await system.spawn(definition, id="a")
+            await ref.ask("first", message_id="first")
+            await ref.followup("held", message_id="held")
+            await ref.cancel(keep_inbox=True)
+            said = (await ref.ask("/undo", message_id="undo")).text
+            return [said, *(item.id for item in await ref.pending())]
+
+    async for crash in every_crash(scenario):
+        drops = [record.event for record in await records(crash.store) if isinstance(record.event, e.InboxDrop)]
+        cuts = await events(crash.store, e.SurfaceReplace)
+        assert len(cuts) == 1, crash
+        assert crash.result[1:] == [], crash
+        assert len(drops) == int("1 that waited" in crash.result[0]), crash
 
 
 async def test_fork_makes_one_copy() -> None:

@@ -265,6 +265,17 @@ def test_c254_an_inject_unparks_nothing(desk: Desk) -> None:
     assert desk.parked == ["b"] and not desk.inbox.due(0)
 
 
+def test_what_does_not_release_runs_past_what_is_parked(desk: Desk) -> None:
+    desk.followup("b")
+    desk.steer("s")
+    desk.end(park=True)
+    desk.followup("/history", releases=False)
+    assert desk.parked == ["s", "b"] and desk.inbox.due(0)
+    assert desk.take() == ["/history"] and not desk.inbox.due(0)
+    desk.followup("c")
+    assert desk.take() == ["s", "b"] and desk.take() == ["c"]
+
+
 def test_c254_an_end_without_park_parks_nothing(desk: Desk) -> None:
     desk.followup("b")
     desk.end(park=False)

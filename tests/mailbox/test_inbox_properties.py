@@ -69,26 +69,28 @@ class Model(RuleBasedStateMachine):
 
     def woken(self, put: e.InboxPut) -> None:
         for entry in self.entries():
-            entry.parked = entry.parked and not put.wake
+            entry.parked = entry.parked and not (put.wake and put.releases)
 
     # -- what happens
 
     @rule(count=st.integers(1, 4), lane=st.sampled_from(LANES))
     def send_several(self, count: int, lane: e.Lane) -> None:
         for _ in range(count):
-            self.send(lane, False, False, None)
+            self.send(lane, False, False, None, True)
 
     @rule(
         lane=st.sampled_from(LANES),
         mail=st.booleans(),
         inject=st.booleans(),
         later=st.sampled_from([None, None, None, 5]),
+        releases=st.sampled_from([True, True, False]),
     )
-    def send(self, lane: e.Lane, mail: bool, inject: bool, later: int | None) -> None:
+    def send(self, lane: e.Lane, mail: bool, inject: bool, later: int | None, releases: bool) -> None:
         source = AgentSource("other") if mail else USER
         message = Message(f"m{len(self.log)}", "user", source=source)
         not_before = None if later is None else self.now + later
-        put = e.InboxPut(message=message, lane=lane, wake=not (inject and lane == "next-step"), not_before=not_before)
+        wake = not (inject and lane == "next-step")
+        put = e.InboxPut(message=message, lane=lane, wake=wake, not_before=not_before, releases=releases)
         self.add(put)
         self.put_seqs[message.id] = len(self.log)
         self.lanes[lane].append(Entry(put))
@@ -248,6 +250,7 @@ _any_event: st.SearchStrategy[e.Event] = st.one_of(
         wake=st.booleans(),
         replaces=st.none() | _ids,
         not_before=st.none() | st.integers(0, 5),
+        releases=st.booleans(),
     ),
     st.builds(e.InboxClaim, turn=st.just(1), ids=_some),
     st.builds(e.InboxDrop, ids=_some, why=st.sampled_from(["withdrawn", "cancelled", "replaced"])),

@@ -15,7 +15,7 @@ from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import AgentNotFound, StoreError, StoreFormat, UsageError
 from callboard.storage.exchange import backup, export_log, import_log
 from callboard.storage.index import IndexFold
-from callboard.storage.messages import Message, TextBlock, Usage
+from callboard.storage.messages import AgentSource, Message, TextBlock, Usage
 from callboard.storage.opening import open_store
 from callboard.storage.records import Record, from_json
 from callboard.storage.store import Store, Summary
@@ -131,7 +131,9 @@ def message(id: str) -> Message:
 def test_the_index_of_an_imported_log_says_what_there_is_to_do() -> None:
     start = e.LogCreated(format=1, agent="a", name="n", labels={"k": "v"}, parent="p", depth=2)
     waiting = e.InboxPut(message=message("m"), lane="next-turn")
-    mail = e.InboxPut(message=message("mail"), lane="next-turn", sender="b")
+    mail = e.InboxPut(message=Message("mail", "user", source=AgentSource("b")), lane="next-turn", sender="b")
+    of_a_chat = e.InboxPut(message=message("m"), lane="next-turn", sender="ann")
+    command = e.InboxPut(message=message("c"), lane="next-turn", releases=False)
     failed = e.TurnEnd(turn=1, reason=e.Completed(), usage=Usage(3), park=True)
     assert folded(start) == Summary("n", {"k": "v"}, "p", 2)
     assert folded(start, waiting).due
@@ -139,6 +141,9 @@ def test_the_index_of_an_imported_log_says_what_there_is_to_do() -> None:
     assert not folded(start, waiting, e.InboxClaim(turn=1, ids=("m",))).due
     assert not folded(start, waiting, failed).due
     assert folded(start, mail, failed).due
+    assert not folded(start, of_a_chat, failed).due
+    assert folded(start, waiting, failed, command).due
+    assert not folded(start, waiting, failed, command, e.InboxClaim(turn=2, ids=("c",))).due
     assert folded(start, waiting, failed, e.InboxPut(message=message("n"), lane="next-turn")).due
     turn = folded(start, e.TurnStart(turn=1), e.ApprovalAsked(id="q", call_id="c", question="?"))
     assert (turn.turn, turn.open, turn.waits) == (1, True, ("approval",))

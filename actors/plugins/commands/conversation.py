@@ -1,13 +1,16 @@
 """Commands that change the conversation: `/new`, `/undo`, `/compact`, `/fork`, `/stop`.
 
 The log keeps everything. What `/new` and `/undo` take is taken out of the model's view, by a `surface/replace` in the append of
-the command's own records.
+the command's own records; and what people had still to say when they stopped the agent is taken back in that append, too: it
+belongs to what they have left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ....mailbox.items import Item
 from ....storage.errors import UsageError
 from ....storage.messages import Message, UserSource
 from ...answers import Answer, Replace, Stop
@@ -21,19 +24,27 @@ NEAR = 128
 @command("/new")
 async def new(ctx: CommandContext) -> Answer:
     """Forget the conversation and begin another."""
-    dropped = await _drop_what_waited(ctx)
-    also = f" Dropped: {dropped} that waited for the old one." if dropped else ""
+    waited = await _what_waited(ctx)
     if not len(await ctx.agent.messages()):
-        return Answer("This is a new conversation already." + also)
-    return Answer("A new conversation begins." + also, Replace(cause="new"))
+        return Answer("This is a new conversation already." + _dropped(waited), withdraws=waited)
+    return Answer("A new conversation begins." + _dropped(waited), Replace(cause="new"), withdraws=waited)
 
 
-async def _drop_what_waited(ctx: CommandContext) -> int:
-    """Take back what people steered into the old conversation and a stop has held there: it would be said in the new one."""
+async def _what_waited(ctx: CommandContext) -> tuple[str, ...]:
+    """What was said before the command and no turn has taken: prompts that a stop or a failure has held, and whatever was
+    steered. It would be said in another conversation than it was meant for. (Reminders that are held stay: they were meant for
+    their time.)"""
     pending = await ctx.agent.pending()
     before = next((item.seq for item in pending if item.id == ctx.message_id), 0)
-    waited = [item for item in pending if item.lane == "next-step" and item.may_park and item.seq < before]
-    return sum([await ctx.agent.withdraw(item.id) for item in waited])
+    return tuple(item.id for item in pending if item.seq < before and item.may_park and _belongs(item))
+
+
+def _belongs(item: Item) -> bool:
+    return item.lane == "next-step" or (item.parked and isinstance(item.message.source, UserSource))
+
+
+def _dropped(waited: Sequence[str]) -> str:
+    return f" Dropped: {len(waited)} that waited." if waited else ""
 
 
 @command("/undo")
@@ -41,13 +52,15 @@ async def undo(ctx: CommandContext) -> Answer:
     """Go back to before your last message."""
     entries = ctx.seam.position("command").entries
     at = next((at for at in range(len(entries) - 1, -1, -1) if _from_person(entries[at][1])), None)
+    waited = await _what_waited(ctx)
     if at is None:
-        return Answer("There is nothing to undo.")
+        return Answer("There is nothing to undo." + _dropped(waited), withdraws=waited)
     begun = await _begun(ctx.agent, entries[at][0])
     while at and begun < entries[at - 1][0] < entries[at][0]:
         at -= 1
     start, message = entries[at]
-    return Answer(f"Taken back: {_shortened(message.text)}", Replace(start=start, cause="undo"))
+    also = f" (and {len(waited)} that waited)" if waited else ""
+    return Answer(f"Taken back: {_shortened(message.text)}{also}", Replace(start=start, cause="undo"), withdraws=waited)
 
 
 async def _begun(agent: Any, seq: int) -> int:

@@ -2,7 +2,8 @@
 
 A control command acts at `accept`, while whatever runs goes on. Any other is a prompt like any other until its turn comes, and is
 answered there by the `command` seam, without the model; steered into a running turn it would be read by the model, so it is let
-in as a turn of its own. Internal messages (timers, results of children) are never commands, whatever they begin with.
+in as a turn of its own. It lets nothing run that a stop has held: only a message does. Internal messages (timers, results of
+children) are never commands, whatever they begin with.
 
 A command that fails or may not be run is answered and recorded; the agent lives on.
 """
@@ -75,7 +76,7 @@ class Commands(Plugin):
             if len(taken.text) > LONGEST:
                 return Reject(f"a command has at most {LONGEST:,} characters")
             return await self._answer(ctx, routed, taken.id, at_once=True)
-        return Later("", message=taken) if ctx.way == "steer" else taken
+        return Later("", message=taken, releases=False)
 
     async def command(
         self, ctx: SeamContext, command: Command, next: Next[Command, Answer | Replace | None], /
