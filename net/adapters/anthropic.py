@@ -14,6 +14,7 @@ from .anthropic_requests import OWN, to_body
 from .anthropic_streams import MessageReader
 from .base import HttpModel, checked_url, is_of, key_name, longest_prefix
 from .connection import Connection
+from .kept import watched
 from .known import ANTHROPIC_OUTPUTS, ANTHROPIC_WINDOWS, ANTHROPIC_WITHOUT_SCHEMA
 from .schemas import strict
 
@@ -78,7 +79,7 @@ class Anthropic(HttpModel):
                 base_url=url,
                 default_headers=headers,
                 max_retries=0,
-                timeout=httpx.Timeout(None, connect=connect_s),
+                http_client=watched(sdk, httpx.Timeout(None, connect=connect_s)),
             )
             if made.api_key is None and made.auth_token is None and made.credentials is None:
                 raise ModelError(

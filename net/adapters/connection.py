@@ -1,8 +1,9 @@
 """The connection of an adapter: the provider's SDK as the way there, and everything that goes wrong on it as a `ModelError`.
 
 The SDKs are used for what they know best: credentials and where they come from, base URLs, proxies, TLS, pools, cloud variants
-of the service. Their retries are off, because the loop owns those and hides none from the log; so are their deadlines, but for
-that of connecting; and what streams back is read here as plain events (see `sse`).
+of the service. Their retries are off, because the loop owns those and hides none from the log (what nobody can have read is sent
+again, see `kept`); so are their deadlines, but for that of connecting; and what streams back is read here as plain events (see
+`sse`).
 
 One adapter may serve several trio runs, one after the other or in threads (`run_sync`), and a pool of sockets belongs to one of
 them: so there is a client for each run. It is made at the first request. Importing an SDK takes half a second to one second,
@@ -14,7 +15,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any, Protocol, cast
 
 import trio
@@ -23,6 +24,7 @@ from ...actors.failures import causes
 from ...storage.errors import ModelError, UsageError
 from ...storage.messages import Chunk
 from .failures import from_response, scrubbed
+from .kept import unread
 from .sse import Event, SseParser
 
 DRAIN_S = 0.5
@@ -72,7 +74,8 @@ class Connection:
         """
         client = await self._client()
         try:
-            async with opens(client) as response:
+            async with AsyncExitStack() as stack:
+                response = await self._answer(client, opens, stack)
                 self._refuse_other_than_events(response)
                 parser, over, pieces = SseParser(), False, response.iter_bytes()
                 try:
@@ -102,6 +105,17 @@ class Connection:
             await client.close()
         else:
             await trio.lowlevel.checkpoint()
+
+    async def _answer(self, client: Any, opens: Opens, stack: AsyncExitStack) -> Any:
+        """The head of an answer. Each further round uses up one connection that the server had closed."""
+        httpx = importlib.import_module("httpx2")
+        while True:
+            since = trio.current_time()
+            try:
+                return await stack.enter_async_context(opens(client))
+            except Exception as error:
+                if not unread(error, httpx, since=since):
+                    raise
 
     async def _unwind(self, response: Any, pieces: AsyncIterator[bytes]) -> None:
         """Close the socket, then let the generators below find out. The HTTP library has four of them, one in the other, and who

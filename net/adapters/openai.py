@@ -12,6 +12,7 @@ from ...storage.errors import ModelError
 from ...storage.messages import Chunk, Request
 from .base import HttpModel, checked_url, is_of, key_name, longest_prefix
 from .connection import Connection
+from .kept import watched
 from .known import OPENAI_EXACT, OPENAI_WINDOWS
 from .openai_requests import OWN, Dialect, to_body
 from .openai_streams import ChatReader
@@ -74,7 +75,7 @@ class OpenAI(HttpModel):
                 base_url=url,
                 default_headers=headers,
                 max_retries=0,
-                timeout=httpx.Timeout(None, connect=connect_s),
+                http_client=watched(sdk, httpx.Timeout(None, connect=connect_s)),
             )
 
         self._connection = Connection("openai", label="OpenAI" if provider == "openai" else provider, make=make, given=client)

@@ -1,7 +1,7 @@
 """Providers that do not exist: one small HTTP server that speaks chat completions and messages, for the tests of the adapters.
 
 What it does depends on what it is told: "fail with 429" fails, "look" calls a tool twice in pieces, "drop" breaks off in the
-middle, "wait" says half and then nothing. Each connection serves one request.
+middle, "wait" says half and then nothing. Each connection serves one request, or as many as `keeps` says, and drops the next.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class Provider:
 
     def __init__(self) -> None:
         self.url = ""
+        self.keeps: int | None = None
+        """So many requests get an answer on each connection, and the one after them an end."""
         self.asked: list[Body] = []
         self.heads: list[dict[str, str]] = []
         self.open = 0
@@ -29,14 +31,18 @@ class Provider:
         """Set when a connection was closed by the other side while it waited."""
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One request."""
+        """One connection."""
         self.open += 1
         try:
             with suppress(trio.BrokenResourceError):  # the other side has gone: a cut stream is its right
-                path, head, body = await _read(stream)
-                self.heads.append(head)
-                self.asked.append(body)
-                await self._answer(stream, path, body)
+                for number in range(1 if self.keeps is None else self.keeps + 1):
+                    path, head, body = await _read(stream)
+                    self.heads.append(head)
+                    self.asked.append(body)
+                    if number != self.keeps:
+                        await self._answer(stream, path, body)
+                    if last_said(body) == "drop":
+                        break
         finally:
             await trio.aclose_forcefully(stream)
             self.open -= 1
@@ -48,8 +54,9 @@ class Provider:
             await stream.send_all(_failure(status, said, openai, self.heads[-1]))
             return
         kind = "text/html" if said == "page" else "text/event-stream"
+        how = "close" if self.keeps is None else "keep-alive"
         await stream.send_all(
-            f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n".encode()
+            f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\nconnection: {how}\r\n\r\n".encode()
         )
         for event in chat_events(said, body) if openai else message_events(said, body):
             await _send(stream, event)
@@ -202,7 +209,10 @@ def _signed(signature: str) -> Body:
 async def _read(stream: trio.SocketStream) -> tuple[str, dict[str, str], Body]:
     data = b""
     while b"\r\n\r\n" not in data:
-        data += await stream.receive_some()
+        more = await stream.receive_some()
+        if not more:
+            raise trio.BrokenResourceError("the other side has closed")
+        data += more
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}

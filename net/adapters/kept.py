@@ -1,0 +1,45 @@
+"""Connections that are kept for the next request, and the one case in which a request is sent again below the loop.
+
+A new connection costs round trips, so one is kept after an answer. The server may close it at any moment, and a request that is
+on its way just then gets an end instead of an answer. Servers that promise to keep connections and close them after each stream
+(llama.cpp does) make that common: an agent whose next step comes within a millisecond meets it every few steps.
+
+Nobody has read such a request: the connection had served another, no byte of an answer came, and the end came at once. Only then
+it is sent again, as browsers do it. A request that the provider may have worked on is never repeated here: that costs money, is
+the loop's to decide, and is in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+
+AT_ONCE_S = 1.0
+"""An end that takes longer may be that of a provider that read the request and failed. It is not repeated here."""
+
+_KEPT = "callboard.kept"
+
+
+def watched(sdk: Any, timeout: Any) -> Any:
+    """The SDK's own kind of HTTP client, which knows of each request whether it went over a kept connection."""
+    return sdk.DefaultAsyncHttpxClient(timeout=timeout, event_hooks={"request": [_watch]})
+
+
+def unread(error: Exception, httpx: Any, *, since: float) -> bool:
+    """Whether the request of this error of the SDK's, sent at `since` on trio's clock, was read by nobody."""
+    if not isinstance(error.__cause__, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError):
+        return False
+    request = getattr(error, "request", None)
+    return request is not None and request.extensions.get(_KEPT, False) and trio.current_time() - since < AT_ONCE_S
+
+
+async def _watch(request: Any) -> None:
+    """Mark a request as one over a kept connection, until one is made for it."""
+
+    async def trace(event: str, details: Mapping[str, Any]) -> None:
+        if ".connect_" in event:
+            request.extensions[_KEPT] = False
+
+    request.extensions |= {_KEPT: True, "trace": trace}
