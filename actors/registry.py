@@ -189,6 +189,7 @@ class Registry:
         self._open[actor.id] = actor
         self.failed.pop(actor.id, None)
         self._unopened.pop(actor.id, None)
+        self._runtime.report.opened(actor.id)
         self._runtime.observers.watch(actor)
         self._runtime.switchboard.look(actor)
         return actor
@@ -293,6 +294,7 @@ class Registry:
         self._passive.pop(id, None)
         self._unopened.pop(id, None)
         self._asleep.discard(id)
+        self._runtime.report.failed.pop(id, None)
         self._runtime.definitions.take_back(id)
         self._runtime.switchboard.forget(id)
         self.deleted.add(id)

@@ -89,6 +89,20 @@ async def test_an_idle_agent_that_failed_is_left_alone(autojump_clock: MockClock
         assert (await ref.ask("hi")).text == "hello"
 
 
+async def test_the_report_says_what_fails_now(autojump_clock: MockClock) -> None:
+    store, agent = MemoryStore(), make(ScriptedModel(lambda request: Reply.hang()))
+    async with System.open(store, agents=[agent], grace=0) as system:
+        for id in ("a", "b", "c"):
+            await (await system.spawn(agent, id=id)).followup("hi")
+    async with System.open(store, agents=[agent.replace(name="other")]) as system:
+        assert list(system.report.failed) == ["a", "b", "c"] and not system.report.ok
+        await system.delete("c")
+        system.define(agent.replace(model=scripted("fine", "fine")))
+        await trio.sleep(1)
+        assert system.report.ok and system.report.failed == {}
+        assert sorted(system.report.later) == ["a", "b"]
+
+
 def test_only_what_the_store_may_heal_is_tried_again() -> None:
     fenced, broken, own = CommitFailed("x"), CommitFailed("x"), CommitFailed("the end of a turn could not be written")
     fenced.__cause__, broken.__cause__ = FenceLost("another"), StoreError("I/O")
