@@ -11,7 +11,7 @@ gives it back late, so the thread is handed finished rows and makes a handful of
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -164,9 +164,10 @@ class LmdbStore:
     async def _try(self, folder: Folder, plan: Plan) -> bool:
         """One try in the thread; False if the map is full."""
 
-        def transaction() -> None:
+        def transaction(rows_are_put: Callable[[], None]) -> None:
             with folder.env.begin(write=True) as txn:
                 plan.run(txn)
+                rows_are_put()
 
         try:
             await self._thread.run(transaction)
