@@ -21,6 +21,7 @@ from .connection import Connection
 from .cookies import NAME
 from .feeds import Feeds
 from .handlers import Desk
+from .http.blobs import Blobs
 from .http.completions import Completions
 from .http.failures import Refused
 from .http.health import Probes
@@ -72,7 +73,7 @@ class Server:
         metrics = Metrics(lambda: self._system, self.statistics)
         hooks = Webhooks(self._access, lambda: self.system)
         routes = [
-            *page_routes(self._login, self.pages),
+            *page_routes(self._login, self.pages, Blobs(self._desk)),
             *probe_routes(probes, metrics),
             *agent_routes(Completions(self._desk), hooks),
         ]

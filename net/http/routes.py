@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .blobs import Blobs
 from .completions import Completions
 from .dialect import ChatRequest
 from .health import Health, Probes, Readiness
@@ -16,8 +17,8 @@ from .router import Route, Visit
 from .webhooks import Webhooks
 
 
-def page_routes(login: Login, pages: Pages) -> list[Route]:
-    """The inspector's page, and the door in front of it."""
+def page_routes(login: Login, pages: Pages, blobs: Blobs) -> list[Route]:
+    """The inspector's page, the door in front of it, and the pictures and files that it shows."""
 
     async def home(visit: Visit) -> Response:
         return pages.serve("index.html", visit.request)
@@ -39,6 +40,13 @@ def page_routes(login: Login, pages: Pages) -> list[Route]:
             body=bytes,
             most=16 * 1024,
             statuses=(303, 401),
+        ),
+        Route(
+            method="GET",
+            path="/blobs/{digest}",
+            handler=blobs.show,
+            door="read",
+            text="A picture or file that the record `seq` of the log of `agent` tells of.",
         ),
         Route(method="POST", path="/logout", handler=login.leave, door="public", text="Takes the cookie back.", statuses=(303,)),
     ]

@@ -5,6 +5,7 @@ import { attempt, words } from "./dialog.js";
 import { atFrame, fill, h } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Heading } from "./heading.js";
+import { lookIn } from "./media.js";
 import { NowPanel } from "./now.js";
 import { inbox, into, outbox, RecordsList, reminders } from "./panels.js";
 import { ident } from "./texts.js";
@@ -62,6 +63,7 @@ export class AgentPane {
     Object.assign(this, { id, info: null, wanted: at });
     if (id === null) return this.welcome();
     this.feed = new Feed(this.page.link, id, (what) => this.changed(what), { wanted: at });
+    lookIn(this.feed);
     this.timeline.begin();
     this.records.at = null;
     this.now.show(this.feed);
@@ -76,6 +78,7 @@ export class AgentPane {
   close() {
     this.feed?.close();
     this.feed = null;
+    lookIn(null);
     clearTimeout(this.asking);
     this.asking = null;
   }

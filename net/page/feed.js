@@ -3,6 +3,7 @@
 
 import { Timeline } from "./fold.js";
 import { LiveAnswer } from "./live.js";
+import { blobsIn } from "./media.js";
 import { CHUNK, TYPES } from "./vocabulary.js";
 
 export const AT_ONCE = 50_000;
@@ -18,6 +19,7 @@ export class Feed {
       atOnce,
       wanted,
       records: [],
+      blobs: new Map(),
       timeline: new Timeline(),
       live: new LiveAnswer(),
       begin: 0,
@@ -71,8 +73,14 @@ export class Feed {
 
   apply(record) {
     this.records.push(record);
+    this.note(record);
     this.timeline.apply(record);
     this.live.apply(record);
+  }
+
+  /** A record that tells of a blob is what that is asked for by. */
+  note(record) {
+    for (const digest of blobsIn(record)) this.blobs.set(digest, record.seq);
   }
 
   takeChunks(records) {
@@ -90,6 +98,7 @@ export class Feed {
       found.push(...page.records);
       after = page.more ? page.upto : upto;
     }
+    for (const record of found) this.note(record);
     this.begin = from;
     this.records = [...found, ...this.records];
     this.timeline = new Timeline();

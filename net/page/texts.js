@@ -1,6 +1,7 @@
 // Texts and content blocks from logs, as elements: text nodes only, long ones folded, addresses linked only if they lead to the web.
 
 import { h } from "./dom.js";
+import { held } from "./media.js";
 import { full, plain, pretty } from "./words.js";
 
 const FOLDED = 3000;
@@ -82,8 +83,8 @@ function block(value) {
 
 function media(value) {
   const what = value.name ? `${value.name}, ${value.media_type}` : value.media_type;
-  const where = value.url ? address(value.url) : h("code", {}, value.blob ? `blob ${value.blob.slice(0, 16)}…` : "no content");
-  return h("div.call", {}, h("span.tag", {}, value.type === "image" ? "Picture" : "File"), ` ${plain(what)} `, where);
+  const where = value.url ? address(value.url) : value.blob ? held(value) : h("code", {}, "no content");
+  return h("div.call.media", {}, h("span.tag", {}, value.type === "image" ? "Picture" : "File"), ` ${plain(what)} `, where);
 }
 
 /** An address: a link if it leads to the web, else a text. It is never fetched by the page. */

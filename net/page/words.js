@@ -34,6 +34,15 @@ export function counted(count, one, many = `${one}s`) {
 /** A count in full. */
 export const full = (count) => GROUPED.format(count);
 
+/** A number of bytes: "640 B", "12 KiB", "3.4 MiB". */
+export function size(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  const places = ["KiB", "MiB", "GiB"],
+    at = Math.min(Math.floor(Math.log2(bytes) / 10), places.length) - 1,
+    value = bytes / 1024 ** (at + 1);
+  return `${value < 10 ? value.toFixed(1) : Math.round(value)} ${places[at]}`;
+}
+
 /** All tokens of a usage. */
 export function total(usage) {
   if (!usage) return 0;
