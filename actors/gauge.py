@@ -14,7 +14,7 @@ longer one was answered. So an agent whose model says nothing of its window lear
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 from msgspec import Struct
@@ -31,8 +31,9 @@ from ..storage.events import (
     UserMessage,
 )
 from ..storage.folds import Headers, Surface
+from ..storage.folds.fold import Fold, Handler
 from ..storage.folds.pairing import result_message, split
-from ..storage.messages import Message, Usage
+from ..storage.messages import Message, TextBlock, Usage
 from .tokens import header_tokens, message_tokens, messages_tokens
 
 LEAST, MOST = 0.5, 4.0
@@ -67,18 +68,8 @@ UNKNOWN = GaugeState()
 """The state of a log that nobody has gauged."""
 
 
-class Gauge:
+class Gauge(Fold):
     """How many tokens the next request would have."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (
-        UserMessage,
-        AssistantMessage,
-        ToolResult,
-        SurfaceReplace,
-        RequestSent,
-        RequestFailed,
-        Note,
-    )
 
     __slots__ = ("_fruitless", "_header", "_headers", "_learned", "_rewritten", "_sent", "_surface", "_view")
 
@@ -135,30 +126,44 @@ class Gauge:
             self._header = digest, header_tokens(self._headers.current)
         return self._header[1]
 
-    # -- the fold
+    # -- the fold; the surface and the headers have each record already
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record; the surface and the headers have it already."""
-        if isinstance(event, UserMessage):
-            self._add(event.message)
-        elif isinstance(event, ToolResult):
-            self._add(result_message(seq, event))
-        elif isinstance(event, AssistantMessage):
-            if event.usage is not None and not event.interrupted:
-                self._count(event.usage)
-            self._sent = None
-            self._add(event.message)
-        elif isinstance(event, SurfaceReplace):
-            self._view, self._rewritten, self._fruitless = None, True, (0, 0)
-        elif isinstance(event, Note):
-            if event.kind in FRUITLESS:
-                self._fruitless = self.fruitless + 1, self._estimate()
-        elif isinstance(event, RequestSent):
-            self._sent, self._rewritten = self._estimate() + self._head(), False
-        elif isinstance(event, RequestFailed):
-            if event.failure.code in OVERFLOW_CODES and self._sent:
-                self._refuse(self._sent)
-            self._sent = None
+    def _user(self, seq: int, time: int, event: UserMessage) -> None:
+        self._add(event.message)
+
+    def _result(self, seq: int, time: int, event: ToolResult) -> None:
+        self._add(result_message(seq, event))
+
+    def _answer(self, seq: int, time: int, event: AssistantMessage) -> None:
+        if event.usage is not None and not event.interrupted:
+            self._count(event.usage)
+        self._sent = None
+        self._add(event.message)
+
+    def _replace(self, seq: int, time: int, event: SurfaceReplace) -> None:
+        self._view, self._rewritten, self._fruitless = None, True, (0, 0)
+
+    def _note(self, seq: int, time: int, event: Note) -> None:
+        if event.kind in FRUITLESS:
+            self._fruitless = self.fruitless + 1, self._estimate()
+
+    def _request(self, seq: int, time: int, event: RequestSent) -> None:
+        self._sent, self._rewritten = self._estimate() + self._head(), False
+
+    def _failed(self, seq: int, time: int, event: RequestFailed) -> None:
+        if event.failure.code in OVERFLOW_CODES and self._sent:
+            self._refuse(self._sent)
+        self._sent = None
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        UserMessage: _user,
+        AssistantMessage: _answer,
+        ToolResult: _result,
+        SurfaceReplace: _replace,
+        RequestSent: _request,
+        RequestFailed: _failed,
+        Note: _note,
+    }
 
     def _add(self, message: Message) -> None:
         if self._view is not None and _is_shown(message):
@@ -198,4 +203,7 @@ class Gauge:
 
 def _is_shown(message: Message) -> bool:
     """Whether it stands on the surface: an answer without a word does not."""
-    return message.role != "assistant" or split(message).shown is not None
+    if message.role != "assistant":
+        return True
+    first = message.content[0] if message.content else None
+    return (type(first) is TextBlock and bool(first.text)) or split(message).shown is not None

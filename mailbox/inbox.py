@@ -15,7 +15,7 @@ for. Places are seqs, so a lane's order survives any snapshot; a replacement tak
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import ClassVar
 
@@ -33,16 +33,15 @@ from ..storage.events import (
     TurnCancel,
     TurnEnd,
 )
+from ..storage.folds.fold import Fold, Handler
 from .items import Fate, Hole, InboxState, Item, item_of
 
 LANES: tuple[Lane, Lane] = ("next-step", "next-turn")
 """Both lanes, in the order in which a first boundary takes them."""
 
 
-class Inbox:
+class Inbox(Fold):
     """An agent's mailbox."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (InboxPut, InboxClaim, InboxDrop, TurnCancel, TurnEnd, CommandRun, LogForked)
 
     __slots__ = ("_by_id", "_gone", "_holes", "_lanes", "_parked_before", "_prompt", "_timed", "reserved")
 
@@ -61,24 +60,6 @@ class Inbox:
         """Ids that a turn or a boundary has taken and not yet claimed."""
 
     # -- the fold
-
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, InboxPut):
-            self._put(seq, event)
-        elif isinstance(event, InboxClaim):
-            self._leave(seq, event.ids, Fate("claimed", 0, turn=event.turn))
-        elif isinstance(event, InboxDrop):
-            self._drop(seq, event)
-        elif isinstance(event, TurnCancel):
-            self._leave(seq, event.ids, Fate("dropped", 0, why="cancelled"))
-            self._parked_before = seq
-        elif isinstance(event, TurnEnd):
-            self._parked_before = seq if event.park else self._parked_before
-        elif isinstance(event, CommandRun):
-            self._command(seq, event)
-        elif isinstance(event, LogForked):
-            self.fork()
 
     def fork(self) -> None:
         """A fork begins with an empty inbox, and knows none of its origin's ids."""
@@ -99,7 +80,7 @@ class Inbox:
         inbox._holes = {hole.id: hole for hole in dumped.holes}
         return inbox
 
-    def _put(self, seq: int, put: InboxPut) -> None:
+    def _put(self, seq: int, time: int, put: InboxPut) -> None:
         if put.message.id in self._by_id:
             return
         hole = self._holes.pop(put.replaces or "", None)
@@ -117,6 +98,17 @@ class Inbox:
         if item.not_before is not None:
             self._timed.add(item.id)
 
+    def _claim(self, seq: int, time: int, event: InboxClaim) -> None:
+        self._leave(seq, event.ids, Fate("claimed", 0, turn=event.turn))
+
+    def _cancel(self, seq: int, time: int, event: TurnCancel) -> None:
+        self._leave(seq, event.ids, Fate("dropped", 0, why="cancelled"))
+        self._parked_before = seq
+
+    def _turn_end(self, seq: int, time: int, event: TurnEnd) -> None:
+        if event.park:
+            self._parked_before = seq
+
     def _leave(self, seq: int, ids: Collection[str], fate: Fate) -> None:
         for id in ids:
             item = self._by_id.pop(id, None)
@@ -127,15 +119,25 @@ class Inbox:
             self.reserved.discard(id)
             self._gone[id] = seq, msgspec.structs.replace(fate, seq=item.seq)
 
-    def _drop(self, seq: int, event: InboxDrop) -> None:
+    def _drop(self, seq: int, time: int, event: InboxDrop) -> None:
         dropped = [self._by_id[id] for id in event.ids if id in self._by_id]
         self._leave(seq, event.ids, Fate("dropped", 0, why=event.why))
         if event.why == "replaced":
             self._holes = {item.id: Hole(item.id, item.lane, item.place) for item in dropped}
 
-    def _command(self, seq: int, event: CommandRun) -> None:
+    def _command(self, seq: int, time: int, event: CommandRun) -> None:
         if event.id not in self._by_id and event.id not in self._gone:
             self._gone[event.id] = seq, Fate("command", seq)
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        InboxPut: _put,
+        InboxClaim: _claim,
+        InboxDrop: _drop,
+        TurnCancel: _cancel,
+        TurnEnd: _turn_end,
+        CommandRun: _command,
+        LogForked: Fold.on_fork,
+    }
 
     # -- looking
 

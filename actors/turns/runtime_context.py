@@ -6,20 +6,20 @@ for as long as it stands on the surface; once a compaction has taken it away, th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from ...storage.events import Event, SurfaceReplace, UserMessage
 from ...storage.folds import Surface
+from ...storage.folds.fold import Fold, Handler
 from ...storage.messages import Message, PluginSource
 
 CONTEXT_SOURCE = "context"
 """The name of the source of runtime context messages."""
 
 
-class RuntimeContext:
+class RuntimeContext(Fold):
     """The text of the last runtime context message that the model can see; None if there is none."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (UserMessage, SurfaceReplace)
 
     __slots__ = ("_doubt", "_surface", "_told")
 
@@ -37,13 +37,17 @@ class RuntimeContext:
             self._told = messages[-1].text if messages else None
         return self._told
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record; the surface has it already."""
-        if isinstance(event, UserMessage):
-            if _is_context(event.message):
-                self._told, self._doubt = event.message.text, False
-        elif self._told is not None:
+    # -- the fold; the surface has each record already
+
+    def _message(self, seq: int, time: int, event: UserMessage) -> None:
+        if _is_context(event.message):
+            self._told, self._doubt = event.message.text, False
+
+    def _replace(self, seq: int, time: int, event: SurfaceReplace) -> None:
+        if self._told is not None:
             self._doubt = True
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {UserMessage: _message, SurfaceReplace: _replace}
 
     def fork(self) -> None:
         """A fork was told what its origin was told."""

@@ -2,8 +2,9 @@
 
 `surface` (what the model sees), `headers` (what it is asked with), `position` (where the agent stands), `usage`, `children`,
 `outbox`, `timers`, `approvals`, `restarts`, `asks`, `choices`; the inbox is a fold too, one floor up. Each is total (no log makes
-it raise), costs O(event), and has `EVENTS` (the types it reads), `apply(seq, time, event)`, `dump()` and `load(dumped)` for
-snapshots, and `fork()`, called after the first record of a fork: what belongs to the origin alone begins anew.
+it raise), costs O(event), and has `HANDLERS` (what it does with each type it reads; `fold.py`), `apply(seq, time, event)`,
+`dump()` and `load(dumped)` for snapshots, and `fork()`, called after the first record of a fork: what belongs to the origin
+alone begins anew.
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ every answer, and yesterday's "allow" must not let today's call through. So both
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import Struct
 
 from ..events import ApprovalAnswered, ApprovalAsked, Event, LogForked, StepEnd, TurnEnd
+from .fold import Fold, Handler
 
 
 class Question(Struct, frozen=True, omit_defaults=True):
@@ -41,10 +43,8 @@ class ApprovalsState(Struct, frozen=True, omit_defaults=True):
     verdicts: tuple[Verdict, ...] = ()
 
 
-class Approvals:
+class Approvals(Fold):
     """Open questions by id, and verdicts by call id."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (ApprovalAsked, ApprovalAnswered, StepEnd, TurnEnd, LogForked)
 
     __slots__ = ("open", "verdicts")
 
@@ -63,19 +63,25 @@ class Approvals:
         """When the next open question expires, Unix ms."""
         return min((question.expires for question in self.open.values() if question.expires is not None), default=None)
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, ApprovalAsked):
-            self.open[event.id] = Question(event.id, event.call_id, event.question, seq, time, event.expires, event.effective)
-        elif isinstance(event, ApprovalAnswered):
-            self._answer(seq, event)
-        elif isinstance(event, StepEnd | TurnEnd | LogForked):
-            self.fork()
+    def _ask(self, seq: int, time: int, event: ApprovalAsked) -> None:
+        self.open[event.id] = Question(event.id, event.call_id, event.question, seq, time, event.expires, event.effective)
 
-    def _answer(self, seq: int, event: ApprovalAnswered) -> None:
+    def _answer(self, seq: int, time: int, event: ApprovalAnswered) -> None:
         question = self.open.pop(event.id, None)
         if question is not None:
             self.verdicts[question.call_id] = Verdict(question, event, seq)
+
+    def _over(self, seq: int, time: int, event: StepEnd | TurnEnd) -> None:
+        if self.open or self.verdicts:
+            self.fork()
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        ApprovalAsked: _ask,
+        ApprovalAnswered: _answer,
+        StepEnd: _over,
+        TurnEnd: _over,
+        LogForked: Fold.on_fork,
+    }
 
     def fork(self) -> None:
         """A fork asks nobody: what was open is forgotten, and so are verdicts."""

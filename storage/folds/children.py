@@ -7,12 +7,14 @@ delegates for years stays small.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
 
 from ..events import ChildEnded, ChildSpawned, EndReason, Event, LogForked, TurnEnd
+from .fold import Fold, Handler
 
 KEEP = 100
 """Ended children that are remembered beyond the turn."""
@@ -42,10 +44,8 @@ class ChildrenState(Struct, frozen=True, omit_defaults=True):
     children: tuple[Child, ...] = ()
 
 
-class Children:
+class Children(Fold):
     """Children by id, in the order of their spawning (those that have ended: of their end)."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (ChildSpawned, ChildEnded, TurnEnd, LogForked)
 
     __slots__ = ("_alive", "_ended")
 
@@ -73,27 +73,26 @@ class Children:
         """Every child that is remembered; those that have ended come first."""
         return (*self._ended.values(), *self._alive.values())
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, ChildSpawned):
-            self._ended.pop(event.child, None)
-            child = Child(event.child, event.name, event.call_id, event.task, event.background, None, event.restarts)
-            self._alive[event.child] = child
-        elif isinstance(event, ChildEnded):
-            self._end(event)
-        elif isinstance(event, TurnEnd):
-            self._forget()
-        elif isinstance(event, LogForked):
-            self.fork()
+    def _spawn(self, seq: int, time: int, event: ChildSpawned) -> None:
+        self._ended.pop(event.child, None)
+        child = Child(event.child, event.name, event.call_id, event.task, event.background, None, event.restarts)
+        self._alive[event.child] = child
 
-    def _end(self, event: ChildEnded) -> None:
+    def _end(self, seq: int, time: int, event: ChildEnded) -> None:
         child = self._alive.pop(event.child, None)
         if child is not None:
             self._ended[child.id] = msgspec.structs.replace(child, ended=event.reason)
 
-    def _forget(self) -> None:
+    def _forget(self, seq: int, time: int, event: TurnEnd) -> None:
         while len(self._ended) > KEEP:
             del self._ended[next(iter(self._ended))]
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        ChildSpawned: _spawn,
+        ChildEnded: _end,
+        TurnEnd: _forget,
+        LogForked: Fold.on_fork,
+    }
 
     def fork(self) -> None:
         """A fork has no children."""

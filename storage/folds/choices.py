@@ -6,11 +6,13 @@ at each turn; this fold has it at hand, also after a restart. A fork goes on wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from msgspec import Struct
 
 from ..events import Event, Note
+from .fold import Fold, Handler
 
 PREFIX = "choice/"
 """How the kind of such a note begins."""
@@ -22,10 +24,8 @@ class ChoicesState(Struct, frozen=True, omit_defaults=True):
     chosen: tuple[tuple[str, Any], ...] = ()
 
 
-class Choices:
+class Choices(Fold):
     """The newest choice of each name."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (Note,)
 
     __slots__ = ("_chosen",)
 
@@ -36,15 +36,16 @@ class Choices:
         """What was chosen last; None if nothing was, or the choice was taken back (by a None)."""
         return self._chosen.get(name)
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if not isinstance(event, Note) or not event.kind.startswith(PREFIX):
+    def _note(self, seq: int, time: int, event: Note) -> None:
+        if not event.kind.startswith(PREFIX):
             return
         name = event.kind.removeprefix(PREFIX)
         if event.data is None:
             self._chosen.pop(name, None)
         else:
             self._chosen[name] = event.data
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {Note: _note}
 
     def fork(self) -> None:
         """A fork keeps them."""

@@ -7,6 +7,7 @@ written whole again; whoever reads a log to check it keeps them all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from msgspec import Struct
 from ..digest import header_line
 from ..events import Event, RequestContext, RequestHeader
 from ..messages import Header
+from .fold import Fold, Handler
 
 KEEP = 32
 """Distinct headers that an agent remembers."""
@@ -35,10 +37,8 @@ class HeadersState(Struct, frozen=True, omit_defaults=True):
     context: tuple[str, str, int | None] | None = None
 
 
-class Headers:
+class Headers(Fold):
     """Which header and context the next request is compared with."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (RequestHeader, RequestContext)
 
     __slots__ = ("_keep", "context", "current_digest", "known")
 
@@ -67,14 +67,10 @@ class Headers:
         header = self.current
         return None if header is None else header_line(header)
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, RequestHeader):
-            self._header(event)
-        elif isinstance(event, RequestContext):
-            self.context = Context(event.provider, event.model, event.context_window)
+    def _context(self, seq: int, time: int, event: RequestContext) -> None:
+        self.context = Context(event.provider, event.model, event.context_window)
 
-    def _header(self, event: RequestHeader) -> None:
+    def _header(self, seq: int, time: int, event: RequestHeader) -> None:
         self.current_digest = event.digest
         header = event.header or self.known.get(event.digest)
         if header is None:
@@ -83,6 +79,8 @@ class Headers:
         self.known[event.digest] = header
         while self._keep is not None and len(self.known) > self._keep:
             del self.known[next(iter(self.known))]
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {RequestHeader: _header, RequestContext: _context}
 
     def fork(self) -> None:
         """A fork goes on with its origin's header and context."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ..events import Event, LogForked, Note, OutboxFailed, OutboxPut, OutboxSent
 from ..messages import Failure
+from .fold import Fold, Handler
 
 KEEP = 16
 """Failed deliveries that are remembered."""
@@ -53,10 +54,8 @@ def counted(delivery: str, ends: int) -> Note:
     return Note(kind=COUNTED, data={"delivery": delivery, "ends": ends})
 
 
-class Outbox:
+class Outbox(Fold):
     """Unsent replies by delivery id."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (OutboxPut, OutboxSent, OutboxFailed, LogForked, Note)
 
     __slots__ = ("_unsent", "lost")
 
@@ -90,20 +89,13 @@ class Outbox:
                 return
             yield unsent
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, OutboxPut):
-            self._unsent.setdefault(event.delivery, Unsent(seq, time, event))
-        elif isinstance(event, OutboxSent):
-            self._unsent.pop(event.delivery, None)
-        elif isinstance(event, OutboxFailed):
-            self._fail(seq, time, event)
-        elif isinstance(event, Note):
-            self._count(event)
-        elif isinstance(event, LogForked):
-            self.fork()
+    def _put(self, seq: int, time: int, event: OutboxPut) -> None:
+        self._unsent.setdefault(event.delivery, Unsent(seq, time, event))
 
-    def _count(self, event: Note) -> None:
+    def _sent(self, seq: int, time: int, event: OutboxSent) -> None:
+        self._unsent.pop(event.delivery, None)
+
+    def _count(self, seq: int, time: int, event: Note) -> None:
         data: Any = event.data
         if event.kind != COUNTED or not isinstance(data, Mapping):
             return
@@ -115,6 +107,14 @@ class Outbox:
         unsent = self._unsent.pop(event.delivery, None)
         if unsent is not None:
             self.lost = (*self.lost, Lost(seq, unsent.entry, event.failure, time))[-KEEP:]
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        OutboxPut: _put,
+        OutboxSent: _sent,
+        OutboxFailed: _fail,
+        Note: _count,
+        LogForked: Fold.on_fork,
+    }
 
     def fork(self) -> None:
         """A fork owes nobody a reply."""

@@ -6,7 +6,8 @@ It reads no chunks. Of a log that breaks the rules it makes the best it can; it 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
@@ -39,6 +40,7 @@ from ..events import (
     UserMessage,
 )
 from ..messages import NO_USAGE, Failure, Message, PluginSource, ToolCallBlock, Usage
+from .fold import Fold, Handler
 from .handoffs import handed_to
 
 CONTINUE = PluginSource("continue")
@@ -81,137 +83,6 @@ class Origin(Struct, frozen=True, omit_defaults=True, gc=False):
 
     route: Route | None = None
     sender: str | None = None
-
-
-class Position(Struct):
-    """The fold's state; also its own snapshot."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (
-        TurnStart,
-        TurnCancel,
-        TurnSuspend,
-        TurnResume,
-        TurnEnd,
-        InboxPut,
-        InboxDrop,
-        UserMessage,
-        Note,
-        InboxClaim,
-        StepStart,
-        StepEnd,
-        RequestSent,
-        RequestFailed,
-        AssistantMessage,
-        ToolCalled,
-        ToolResult,
-        ApprovalAsked,
-        ApprovalAnswered,
-        CommandRun,
-        CommandResult,
-        OutboxPut,
-    )
-
-    turn: int = 0
-    """The last turn's number; 0 before the first."""
-    open: bool = False
-    started: int = 0
-    """When the turn opened, Unix ms."""
-    start_seq: int = -1
-    route: Route | None = None
-    """The turn's, fixed when it opened."""
-    reply: Route | None = None
-    """Where its next answer goes: the route of the last message it took that has one."""
-    sender: str | None = None
-    """Who sent that message."""
-    origins: dict[str, Origin] = {}
-    """Those of the messages that wait, by id."""
-    cancel: Cause | None = None
-    """Why the open turn was cancelled; the first cause wins."""
-    suspended: bool = False
-    trace: tuple[TraceEntry, ...] = ()  # how it walked before it was suspended
-    resumes: int = 0
-    """Resumes of this turn that a crash made necessary and after which nothing was finished."""
-    claimed: tuple[str, ...] = ()
-    """Ids of all messages this turn took."""
-    step: int = 0
-    """The last step's number within the turn; 0 before the first."""
-    step_open: bool = False
-    attempts: int = 0
-    """Requests sent in this step."""
-    interrupted: int = 0
-    """How many of them a crash cut; retry budgets do not count those."""
-    sent: int = 0
-    """Requests sent in this turn."""
-    handed_over: bool = False
-    """Whether the log was handed to another definition since the last of them: its model is not the one to ask next."""
-    request: OpenRequest | None = None
-    failure: Failure | None = None
-    """The failure of the step's last attempt, if it was raised."""
-    retry_at: int | None = None
-    """When the step's next attempt is due, Unix ms, if the last one is to be repeated."""
-    answered: bool = False
-    """Whether the step has its assistant message."""
-    said: str = ""
-    """The visible text of that message."""
-    finish: str = "stop"
-    calls: list[CallState] = []
-    cut: str | None = None
-    """What the step before said, if the output cap cut it and this step may go on with it."""
-    joining: str = ""
-    """What this step goes on with: its own text belongs behind it, without a blank."""
-    max_tokens: bool = False
-    """Whether any step of the turn ran into the output cap, and none went on with it."""
-    text: str = ""
-    """The turn's last visible answer that is not empty, also one that was cut."""
-    usage: Usage = NO_USAGE
-    command: str | None = None
-    """The id of a command that ran and has no result."""
-    unsaid: str = ""
-    """The last visible answer that the loop has not put in the outbox yet; text beside calls is none."""
-    deliveries: tuple[str, ...] = ()
-    """Ids of the replies that this turn has put in the outbox."""
-    answered_route: bool = False
-    """Whether a tool has answered that message itself, on its route."""
-    asking: tuple[tuple[str, str], ...] = ()
-    """Open questions to people, each with its call."""
-    forked_calls: bool = False
-    """Whether calls open in the shared prefix of a fork are in doubt."""
-
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Fold one record in."""
-        handler = _HANDLERS.get(type(event))
-        if handler is not None:
-            handler(self, seq, time, event)
-
-    def dump(self) -> Position:
-        """Itself."""
-        return self
-
-    @classmethod
-    def load(cls, dumped: Position) -> Position:
-        """Itself."""
-        return dumped
-
-    def fork(self) -> None:
-        """The rest of the log is a fork's own: a call that was open in the prefix is in doubt for ever."""
-        self.forked_calls = any(c.state == "started" for c in self.calls)
-        self.asking = ()
-        self.origins = {}
-
-    @property
-    def open_calls(self) -> list[CallState]:
-        """Calls of the open step without a result, in the model's order."""
-        return [c for c in self.calls if c.state != "done"]
-
-    @property
-    def concludes(self) -> bool:
-        """Whether a result of the last step ends the turn."""
-        return any(c.concludes for c in self.calls)
-
-    @property
-    def terminal(self) -> bool:
-        """Whether the last step left nothing for the model to read: no calls, or one that concludes."""
-        return self.answered and (not self.calls or self.concludes)
 
 
 def _turn_start(at: Position, seq: int, time: int, event: TurnStart) -> None:
@@ -374,27 +245,126 @@ def _reply(at: Position, seq: int, time: int, event: OutboxPut) -> None:
         at.unsaid = at.unsaid if at.step_open else ""
 
 
-_HANDLERS: dict[type[Event], Any] = {
-    TurnStart: _turn_start,
-    TurnCancel: _turn_cancel,
-    TurnSuspend: _turn_suspend,
-    UserMessage: _entered,
-    Note: _noted,
-    TurnResume: _turn_resume,
-    TurnEnd: _turn_end,
-    InboxPut: _put,
-    InboxDrop: _drop,
-    InboxClaim: _claim,
-    StepStart: _step_start,
-    StepEnd: _step_end,
-    RequestSent: _sent,
-    RequestFailed: _failed,
-    AssistantMessage: _answer,
-    ToolCalled: _called,
-    ToolResult: _result,
-    ApprovalAsked: _asked,
-    ApprovalAnswered: _decided,
-    CommandRun: _command,
-    CommandResult: _command_result,
-    OutboxPut: _reply,
-}
+class Position(Fold, Struct):
+    """The fold's state; also its own snapshot."""
+
+    turn: int = 0
+    """The last turn's number; 0 before the first."""
+    open: bool = False
+    started: int = 0
+    """When the turn opened, Unix ms."""
+    start_seq: int = -1
+    route: Route | None = None
+    """The turn's, fixed when it opened."""
+    reply: Route | None = None
+    """Where its next answer goes: the route of the last message it took that has one."""
+    sender: str | None = None
+    """Who sent that message."""
+    origins: dict[str, Origin] = {}
+    """Those of the messages that wait, by id."""
+    cancel: Cause | None = None
+    """Why the open turn was cancelled; the first cause wins."""
+    suspended: bool = False
+    trace: tuple[TraceEntry, ...] = ()  # how it walked before it was suspended
+    resumes: int = 0
+    """Resumes of this turn that a crash made necessary and after which nothing was finished."""
+    claimed: tuple[str, ...] = ()
+    """Ids of all messages this turn took."""
+    step: int = 0
+    """The last step's number within the turn; 0 before the first."""
+    step_open: bool = False
+    attempts: int = 0
+    """Requests sent in this step."""
+    interrupted: int = 0
+    """How many of them a crash cut; retry budgets do not count those."""
+    sent: int = 0
+    """Requests sent in this turn."""
+    handed_over: bool = False
+    """Whether the log was handed to another definition since the last of them: its model is not the one to ask next."""
+    request: OpenRequest | None = None
+    failure: Failure | None = None
+    """The failure of the step's last attempt, if it was raised."""
+    retry_at: int | None = None
+    """When the step's next attempt is due, Unix ms, if the last one is to be repeated."""
+    answered: bool = False
+    """Whether the step has its assistant message."""
+    said: str = ""
+    """The visible text of that message."""
+    finish: str = "stop"
+    calls: list[CallState] = []
+    cut: str | None = None
+    """What the step before said, if the output cap cut it and this step may go on with it."""
+    joining: str = ""
+    """What this step goes on with: its own text belongs behind it, without a blank."""
+    max_tokens: bool = False
+    """Whether any step of the turn ran into the output cap, and none went on with it."""
+    text: str = ""
+    """The turn's last visible answer that is not empty, also one that was cut."""
+    usage: Usage = NO_USAGE
+    command: str | None = None
+    """The id of a command that ran and has no result."""
+    unsaid: str = ""
+    """The last visible answer that the loop has not put in the outbox yet; text beside calls is none."""
+    deliveries: tuple[str, ...] = ()
+    """Ids of the replies that this turn has put in the outbox."""
+    answered_route: bool = False
+    """Whether a tool has answered that message itself, on its route."""
+    asking: tuple[tuple[str, str], ...] = ()
+    """Open questions to people, each with its call."""
+    forked_calls: bool = False
+    """Whether calls open in the shared prefix of a fork are in doubt."""
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        TurnStart: _turn_start,
+        TurnCancel: _turn_cancel,
+        TurnSuspend: _turn_suspend,
+        UserMessage: _entered,
+        Note: _noted,
+        TurnResume: _turn_resume,
+        TurnEnd: _turn_end,
+        InboxPut: _put,
+        InboxDrop: _drop,
+        InboxClaim: _claim,
+        StepStart: _step_start,
+        StepEnd: _step_end,
+        RequestSent: _sent,
+        RequestFailed: _failed,
+        AssistantMessage: _answer,
+        ToolCalled: _called,
+        ToolResult: _result,
+        ApprovalAsked: _asked,
+        ApprovalAnswered: _decided,
+        CommandRun: _command,
+        CommandResult: _command_result,
+        OutboxPut: _reply,
+    }
+
+    def dump(self) -> Position:
+        """Itself."""
+        return self
+
+    @classmethod
+    def load(cls, dumped: Position) -> Position:
+        """Itself."""
+        return dumped
+
+    def fork(self) -> None:
+        """The rest of the log is a fork's own: a call that was open in the prefix is in doubt for ever."""
+        self.forked_calls = any(c.state == "started" for c in self.calls)
+        self.asking = ()
+        self.origins = {}
+
+    @property
+    def open_calls(self) -> list[CallState]:
+        """Calls of the open step without a result, in the model's order."""
+        return [c for c in self.calls if c.state != "done"]
+
+    @property
+    def concludes(self) -> bool:
+        """Whether a result of the last step ends the turn."""
+        return any(c.concludes for c in self.calls)
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the last step left nothing for the model to read: no calls, or one that concludes."""
+        return self.answered and (not self.calls or self.concludes)

@@ -6,11 +6,13 @@ for the task knows its first id; who decides whether it may be tried once more c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import Struct
 
 from ..events import Event, InboxPut, LogForked
+from .fold import Fold, Handler
 
 KEEP = 100
 """Restarts that are remembered, and so the most that a policy may allow in its time."""
@@ -24,10 +26,8 @@ class RestartsState(Struct, frozen=True, omit_defaults=True):
     times: tuple[int, ...] = ()
 
 
-class Restarts:
+class Restarts(Fold):
     """The restarts of the one task that a child lives for."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (InboxPut, LogForked)
 
     __slots__ = ("_state",)
 
@@ -42,13 +42,12 @@ class Restarts:
         """How many restarts there were from this time on (Unix ms)."""
         return sum(each >= time for each in self._state.times)
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, LogForked):
-            self.fork()
-        elif isinstance(event, InboxPut) and event.restarts is not None:
+    def _put(self, seq: int, time: int, event: InboxPut) -> None:
+        if event.restarts is not None:
             times = (*self._state.times, time)[-KEEP:]
             self._state = RestartsState(event.restarts, event.message.id, times)
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {InboxPut: _put, LogForked: Fold.on_fork}
 
     def fork(self) -> None:
         """A fork is nobody's child."""

@@ -27,12 +27,13 @@ from ..digest import message_line
 from ..errors import StoreError
 from ..events import AssistantMessage, Event, SurfaceReplace, ToolResult, UserMessage
 from ..messages import File, Image, Message, ToolResultBlock
+from .fold import Fold, Handler
 from .pairing import Answers, arrange, result_message, split, stand_in
 from .view import MessageView
 
 if TYPE_CHECKING:
     from _hashlib import HASH
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
 
 class SurfaceState(Struct, frozen=True):
@@ -55,10 +56,8 @@ def _shows_media(message: Message) -> bool:
     return False
 
 
-class Surface:
+class Surface(Fold):
     """The model's view, folded one record at a time."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (UserMessage, AssistantMessage, ToolResult, SurfaceReplace)
 
     __slots__ = (
         "_asking",
@@ -111,16 +110,17 @@ class Surface:
 
     # -- the fold
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
+    def _message(self, seq: int, time: int, event: UserMessage | AssistantMessage) -> None:
         if self._packed is not None:
             self._waiting.append((seq, event))
-        elif isinstance(event, UserMessage | AssistantMessage):
+        else:
             self._add(seq, event.message)
-        elif isinstance(event, ToolResult):
+
+    def _result(self, seq: int, time: int, event: ToolResult) -> None:
+        if self._packed is not None:
+            self._waiting.append((seq, event))
+        else:
             self._add(seq, result_message(seq, event))
-        elif isinstance(event, SurfaceReplace):
-            self._replace(seq, event)
 
     def dump(self) -> SurfaceState:
         """The state for a snapshot."""
@@ -262,8 +262,11 @@ class Surface:
             return f"seq {start} stands after seq {end}; give the range in the order of the surface"
         return first, last
 
-    def _replace(self, seq: int, event: SurfaceReplace) -> None:
+    def _replace(self, seq: int, time: int, event: SurfaceReplace) -> None:
         """Total: a range that is none changes nothing; half a pair is repaired like any other."""
+        if self._packed is not None:
+            self._waiting.append((seq, event))
+            return
         found = self._range(event.start, event.end)
         if isinstance(found, str):
             return
@@ -271,6 +274,13 @@ class Surface:
         self._seqs[first : last + 1] = [] if event.message is None else [seq]
         self._recorded[first : last + 1] = [] if event.message is None else [event.message]
         self._arrange()
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        UserMessage: _message,
+        AssistantMessage: _message,
+        ToolResult: _result,
+        SurfaceReplace: _replace,
+    }
 
     # -- the digest
 

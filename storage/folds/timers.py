@@ -6,6 +6,7 @@ fired, so that a process that was down for a week is not flooded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from ..events import Event, LogForked, Route, TimerCancelled, TimerFired, TimerSet
 from ..messages import Message
+from .fold import Fold, Handler
 
 
 class Timer(Struct, frozen=True, omit_defaults=True):
@@ -33,10 +35,8 @@ class TimersState(Struct, frozen=True, omit_defaults=True):
     timers: tuple[Timer, ...] = ()
 
 
-class Timers:
+class Timers(Fold):
     """Set timers by id."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (TimerSet, TimerFired, TimerCancelled, LogForked)
 
     __slots__ = ("_timers", "next_due")
 
@@ -59,28 +59,32 @@ class Timers:
             return ()
         return tuple(sorted((timer for timer in self._timers.values() if timer.due <= now), key=lambda timer: timer.due))
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, TimerSet):
-            known = self._timers.get(event.id)
-            fired = known.fired if known is not None else 0
-            self._timers[event.id] = Timer(event.id, event.due, event.message, event.every, event.route, fired)
-        elif isinstance(event, TimerFired):
-            self._fire(time, event)
-        elif isinstance(event, TimerCancelled):
-            self._timers.pop(event.id, None)
-        elif isinstance(event, LogForked):
-            self.fork()
+    def _set(self, seq: int, time: int, event: TimerSet) -> None:
+        known = self._timers.get(event.id)
+        fired = known.fired if known is not None else 0
+        self._timers[event.id] = Timer(event.id, event.due, event.message, event.every, event.route, fired)
         self._look()
 
-    def _fire(self, time: int, event: TimerFired) -> None:
+    def _cancel(self, seq: int, time: int, event: TimerCancelled) -> None:
+        self._timers.pop(event.id, None)
+        self._look()
+
+    def _fire(self, seq: int, time: int, event: TimerFired) -> None:
         timer = self._timers.pop(event.id, None)
         again = None if timer is None else next_time(timer, time) if event.again is None else event.again
         if timer is not None and again is not None:
             self._timers[event.id] = msgspec.structs.replace(timer, due=again, fired=timer.fired + 1)
+        self._look()
 
     def _look(self) -> None:
         self.next_due = min((timer.due for timer in self._timers.values()), default=None)
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
+        TimerSet: _set,
+        TimerFired: _fire,
+        TimerCancelled: _cancel,
+        LogForked: Fold.on_fork,
+    }
 
     def fork(self) -> None:
         """A fork is reminded of nothing."""

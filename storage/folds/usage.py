@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ..events import ChildEnded, Event, LogForked, Note, TurnEnd
 from ..messages import NO_USAGE, Usage
+from .fold import Fold, Handler
 
 MODEL_CALL = "model-call"
 """The kind of note that a plugin's model call leaves; its `usage` is counted."""
@@ -26,10 +27,8 @@ class UsageState(Struct, frozen=True, omit_defaults=True):
     children: Usage = NO_USAGE
 
 
-class UsageFold:
+class UsageFold(Fold):
     """Usage, summed."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (TurnEnd, ChildEnded, Note, LogForked)
 
     __slots__ = ("children", "own")
 
@@ -44,16 +43,16 @@ class UsageFold:
         """Both together."""
         return self.own + self.children
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, TurnEnd):
-            self.own += event.usage
-        elif isinstance(event, ChildEnded):
-            self.children += event.usage
-        elif isinstance(event, Note):
-            self.own += usage_of(event)
-        elif isinstance(event, LogForked):
-            self.fork()
+    def _turn(self, seq: int, time: int, event: TurnEnd) -> None:
+        self.own += event.usage
+
+    def _child(self, seq: int, time: int, event: ChildEnded) -> None:
+        self.children += event.usage
+
+    def _note(self, seq: int, time: int, event: Note) -> None:
+        self.own += usage_of(event)
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {TurnEnd: _turn, ChildEnded: _child, Note: _note, LogForked: Fold.on_fork}
 
     def fork(self) -> None:
         """A fork has spent nothing."""

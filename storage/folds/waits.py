@@ -6,6 +6,7 @@ mail, and its answer stands in the other's log, so in this one it lasts until th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from msgspec import Struct
 from ..events import Event, LogForked, MailSent, StepEnd, TurnEnd
 from .approvals import Approvals
 from .children import Children
+from .fold import Fold, Handler
 from .position import Position
 
 KINDS = ("approval", "ask", "child", "retry", "timer")
@@ -35,10 +37,8 @@ class AsksState(Struct, frozen=True, omit_defaults=True):
     asked: tuple[Asked, ...] = ()
 
 
-class Asks:
+class Asks(Fold):
     """The asks of the open step."""
-
-    EVENTS: ClassVar[tuple[type[Event], ...]] = (MailSent, StepEnd, TurnEnd, LogForked)
 
     __slots__ = ("_state",)
 
@@ -50,13 +50,15 @@ class Asks:
         """The oldest first."""
         return self._state.asked
 
-    def apply(self, seq: int, time: int, event: Event) -> None:
-        """Take in one record."""
-        if isinstance(event, MailSent):
-            if event.kind == "ask" and not event.dead:
-                self._state = AsksState((*self._state.asked, Asked(event.message_id, event.to, time))[-KEEP:])
-        elif self._state.asked:
+    def _sent(self, seq: int, time: int, event: MailSent) -> None:
+        if event.kind == "ask" and not event.dead:
+            self._state = AsksState((*self._state.asked, Asked(event.message_id, event.to, time))[-KEEP:])
+
+    def _over(self, seq: int, time: int, event: StepEnd | TurnEnd) -> None:
+        if self._state.asked:
             self.fork()
+
+    HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {MailSent: _sent, StepEnd: _over, TurnEnd: _over, LogForked: Fold.on_fork}
 
     def fork(self) -> None:
         """A fork has asked nobody."""
