@@ -85,6 +85,7 @@ class Log(Generic[S]):
         "_ids",
         "_joined",
         "_prelude",
+        "_run",
         "_tail",
         "_ticket",
         "_time",
@@ -127,6 +128,8 @@ class Log(Generic[S]):
         self.deleting = False
         self._writer, self._clock, self._time, self._prelude = writer, now, time, prelude
         self._tail: list[Record | ChunkRun] = []
+        self._run: ChunkRun | None = None
+        """The end of the tail, if that is a run of chunks: the next chunk of its step joins it."""
         self._ids: dict[str, int] = {}
         self._blobs: dict[str, bytes] = {}
         self._joined: set[Log[S]] | None = None
@@ -168,6 +171,7 @@ class Log(Generic[S]):
         tail, apply = self._tail, self.state.apply
         if not tail:
             self._writer.add(self)
+        self._run = None
         first, time = self.last + 1, self._tick()
         for event, raw in zip(events, encoded, strict=True):
             self.last = seq = self.last + 1
@@ -182,22 +186,25 @@ class Log(Generic[S]):
     @trio.lowlevel.enable_ki_protection
     def append_chunk(self, turn: int, step: int, chunk: Chunk) -> int:
         """Append one chunk of a stream: an `assistant/chunk` record, kept as a column. Returns its seq."""
-        if self.failed is not None:
-            raise self.failed
-        tail, seq = self._tail, self.last + 1
-        if not tail:
-            self._writer.add(self)
-        run = tail[-1] if tail else None
-        if type(run) is not ChunkRun or run.turn != turn or run.step != step:
-            run = ChunkRun(turn, step, seq)
-            tail.append(run)
+        run = self._run
+        if run is None or run.turn != turn or run.step != step:
+            run = self._begin_run(turn, step)
         now = int(self._clock() * 1000)  # as in `_tick`; most records are chunks
         if now > self._time:
             self._time = now
         run.times.append(self._time)
         run.chunks.append(chunk)
-        self.last = seq
+        self.last = seq = self.last + 1
         return seq
+
+    def _begin_run(self, turn: int, step: int) -> ChunkRun:
+        if self.failed is not None:
+            raise self.failed
+        if not self._tail:
+            self._writer.add(self)
+        run = self._run = ChunkRun(turn, step, self.last + 1)
+        self._tail.append(run)
+        return run
 
     def _know(self, event: Event, seq: int) -> None:
         if isinstance(event, InboxPut):
@@ -293,7 +300,7 @@ class Log(Generic[S]):
         snapshot = self.state.dump() if self._want_snapshot else None
         batch = Batch(self.agent, self.epoch, follows, self._tail, self.state.summary(), self._ids, snapshot, self._blobs)
         self._want_snapshot = False
-        self._tail, self._ids, self._blobs = [], {}, {}
+        self._tail, self._run, self._ids, self._blobs = [], None, {}, {}
         return batch
 
     @property
@@ -335,7 +342,7 @@ class Log(Generic[S]):
             self.failed = failed
             if self.on_poison is not None:
                 self.on_poison()
-        self._tail, self._ids, self._blobs, self._want_snapshot = [], {}, {}, False
+        self._tail, self._run, self._ids, self._blobs, self._want_snapshot = [], None, {}, {}, False
         if self._ticket is not None:
             self._ticket.settle(self.failed)
             self._ticket = None

@@ -84,15 +84,17 @@ class Assembler:
         state = self._finish.reason if self._finish else "open"
         return f"<Assembler {len(self._order)} blocks, {state}>"
 
-    def feed(self, chunk: Chunk) -> None:
-        """Take the next chunk."""
-        # Most chunks are text: theirs is the short way.
-        if type(chunk) is TextDelta and self._finish is None:
-            part = self._texts.get(chunk.index) or self._open("text", chunk.index)
-            if not part.closed:
-                part.pieces.append(chunk.text)
-        else:
-            self._feed_rarer(chunk)
+    def feed(self, *chunks: Chunk) -> None:
+        """Take the next chunk, or the next ones."""
+        texts = self._texts
+        for chunk in chunks:
+            # Most chunks are text: theirs is the short way.
+            if type(chunk) is TextDelta and self._finish is None:
+                part = texts.get(chunk.index) or self._open("text", chunk.index)
+                if not part.closed:
+                    part.pieces.append(chunk.text)
+            else:
+                self._feed_rarer(chunk)
 
     def _feed_rarer(self, chunk: Chunk) -> None:
         match chunk:

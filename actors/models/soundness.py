@@ -37,8 +37,9 @@ def sound(chunk: Chunk) -> Chunk:
     Raises:
         ModelError: BAD_CHUNK, it cannot be kept: no chunk at all, or a field of a wrong type.
     """
-    if type(chunk) is TextDelta:
-        if type(chunk.text) is str and chunk.text.isascii() and _counts(chunk.index):
+    if type(chunk) is TextDelta:  # most are, so there is no call in the way of these
+        text, index = chunk.text, chunk.index
+        if type(text) is str and text.isascii() and type(index) is int and -_MANY < index < _MANY:
             return chunk
     elif _is_plain(chunk):
         return chunk

@@ -60,7 +60,7 @@ async def read_stream(
 
 
 class _Reader:
-    """The state of one reading: whether a chunk has come, and whether one is in the hands of `on_chunk`."""
+    """The state of one reading: whether a chunk has come, and whether it ended in the hands of `on_chunk`."""
 
     def __init__(self, on_chunk: Callable[[Chunk], None], gap_s: float | None) -> None:
         self._on_chunk, self._gap = on_chunk, _bound(gap_s)
@@ -71,9 +71,11 @@ class _Reader:
         on_chunk, clock = self._on_chunk, trio.lowlevel.current_clock().current_time
         try:
             async for chunk in chunks:
-                self.in_hand = True
-                on_chunk(sound(chunk))
-                self.in_hand = False
+                try:
+                    on_chunk(sound(chunk))
+                except BaseException:
+                    self.in_hand = True
+                    raise
                 now = clock()
                 if not self.started or now - moved > slack:
                     self.started = True

@@ -36,13 +36,18 @@ _READER_CODES = frozenset({"TIMEOUT", "BAD_CHUNK"})
 
 
 class Stream:
-    """What one attempt has streamed so far: the blocks, and the seqs of their chunks."""
+    """What one attempt has streamed so far: the blocks, and the seqs of their chunks.
 
-    __slots__ = ("assembler", "model", "provider", "queued", "seqs")
+    A chunk that comes is only kept: what the blocks are is asked seldom, and most often once, at the end.
+    """
+
+    __slots__ = ("_assembler", "fresh", "model", "provider", "queued", "seqs")
 
     def __init__(self, provider: str, model: str) -> None:
         self.provider, self.model = provider, model
-        self.assembler = Assembler()
+        self._assembler = Assembler()
+        self.fresh: list[Chunk] = []
+        """Chunks that no block has yet."""
         self.seqs: list[int] = []
         self.queued = False
         """Whether it still waits for one of the system's model slots."""
@@ -50,7 +55,14 @@ class Stream:
     def feed(self, seq: int, chunk: Chunk) -> None:
         """One more chunk, at `seq`."""
         self.seqs.append(seq)
-        self.assembler.feed(chunk)
+        self.fresh.append(chunk)
+
+    @property
+    def assembler(self) -> Assembler:
+        """All that has come, assembled."""
+        self._assembler.feed(*self.fresh)
+        self.fresh.clear()
+        return self._assembler
 
     def cut_message(self, turn: int, step: int) -> AssistantMessage | None:
         """The visible prefix as a message; None if nothing was shown."""
@@ -91,12 +103,12 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
     """Dispatch and read one attempt; None if it was answered."""
     stream = turn.stream = Stream(call.request.provider, call.request.model)
     limits, at, number, step = turn.agent.limits, turn.position, turn.number, turn.position.step
-    append, note, feed = turn.log.append_chunk, stream.seqs.append, stream.assembler.feed
+    append, note, keep = turn.log.append_chunk, stream.seqs.append, stream.fresh.append
 
     def on_chunk(chunk: Chunk) -> None:
         if at.cancel is None:
             note(append(number, step, chunk))  # as `feed` does it, without a call more for every chunk
-            feed(chunk)
+            keep(chunk)
         elif type(chunk) is FinishChunk and chunk.failure is not None:
             turn.error = as_error(chunk.failure)  # all else that was on its way when the turn was cancelled came too late
 

@@ -135,7 +135,7 @@ async def walk(
             if handler is None:
                 raise _no_handler(state, turn)
             event = await handler(subject)
-            following = next_state(state, event, turn=turn)
+            following = TABLE[state].get(event) or next_state(state, event, turn=turn)
         except BaseException as error:
             trace.append(TraceEntry(state.name, start, (clock_ns() - begun) // 1000, event, *_named(error)))
             raise
