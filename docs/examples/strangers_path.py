@@ -61,10 +61,16 @@ server.run(transport="stdio")
                     "response": {"toolCalls": [{"name": "sums__add", "arguments": {"a": 17, "b": 4}}]},
                 },
                 {
+                    "match": {"userMessage": QUESTION, "hasToolResult": True, "sequenceIndex": 0},
+                    "response": {"content": ANSWER},
+                    "chunkSize": 2,
+                    "latency": 300,  # so slow that there is time to cut and to kill, on any machine
+                },
+                {
                     "match": {"userMessage": QUESTION, "hasToolResult": True},
                     "response": {"content": ANSWER},
                     "chunkSize": 2,
-                    "latency": 60,
+                    "latency": 30,
                 },
             ]
         }

@@ -215,7 +215,7 @@ class Stage:
 
     def __exit__(self, *exc: object) -> None:
         self._token.run_sync_soon(self._stop.cancel)
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive(), "the service does not end"
         if self._failed is not None:
             raise self._failed

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.outside
 
-OPEN_S = 4.0
-"""For a log of ten thousand records to be read and drawn, on two busy cores; alone it takes about one."""
-FRAME_MS = 150
-"""For a frame while one tears through it, each showing other rows; the browser of these tests has no graphics card."""
+OPEN_S = 30.0
+"""For a log of ten thousand records to be read and drawn, on the slowest machine; a quiet one takes about one."""
+FRAME_MS = 1000
+"""For a frame while one tears through it, on that machine; a quiet one takes less than 50, though it has no graphics card."""
+PATIENCE_S = 120
 
 
 def test_a_service_that_restarts_is_found_again_and_nothing_is_missing(browser: Browser, tmp_path: Path) -> None:
@@ -153,9 +154,8 @@ def test_thousands_of_agents_come_as_one_scrolls(stage: Stage, page: Page) -> No
     page.goto(stage.url)
     page.get_by_text("200+ agents").wait_for()
     tree = page.get_by_role("tree", name="Agents")
-    for _ in range(60):
-        if page.locator(".count").inner_text() == "3,000 agents":
-            break
+    end = time.monotonic() + PATIENCE_S
+    while page.locator(".count").inner_text() != "3,000 agents" and time.monotonic() < end:
         tree.evaluate("list => { list.scrollTop = list.scrollHeight; }")
         page.wait_for_timeout(50)
     page.get_by_text("3,000 agents").wait_for()

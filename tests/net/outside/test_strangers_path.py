@@ -28,7 +28,7 @@ def test_c222_a_strangers_path(browser: Browser, tmp_path: Path, monkeypatch: py
     path: Any = importlib.import_module("strangers_path")
 
     async def within() -> Counter[str]:
-        with trio.fail_after(120):
+        with trio.fail_after(240):
             return Counter(record.type for record in await path.walk(world))
 
     with path.opened(tmp_path, str(LLMOCK)) as world:
