@@ -24,6 +24,7 @@ from .actor import Actor
 from .folding import fold_log
 from .reconciling import reconcile
 from .reviving import may_heal
+from .standing_in import StandIn
 from .state import AgentState
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Registry:
         self._passive: dict[str, Passive] = {}
         self._unopened: dict[str, int] = {}
         """The last seq of those that cannot be opened, for want of their definition: nobody writes on."""
+        self._stand_ins: dict[str, StandIn] = {}
+        """Those of them that somebody writes to all the same."""
         self._asleep: set[str] = set()
         """Those of them whose open turn waits for a person: what wakes such an agent takes it up, not who looks at it."""
         self._locks: dict[str, tuple[trio.Lock, int]] = {}
@@ -198,9 +201,7 @@ class Registry:
         runtime = self._runtime
         head = await runtime.store.head(id)
         if head is None:
-            if id in self.deleted:
-                raise AgentDeleted(f"the agent {id!r} was deleted", agent=id)
-            raise AgentNotFound(f"there is no agent {id!r}; spawn creates one", agent=id)
+            raise self._gone(id)
         agent = await runtime.definitions.find(head)
         if agent is None:
             self._unopened[id] = head.last
@@ -208,6 +209,10 @@ class Registry:
             raise DefinitionMissing(
                 f"agent {id!r} is a {name!r}, and this system has no such definition: pass it in agents=[...]", agent=id
             )
+        stand_in = self._stand_ins.pop(id, None)
+        if stand_in is not None:
+            await stand_in.retire()
+            head = await runtime.store.head(id) or head
         passive = self._passive.pop(id, None)
         state = await fold_log(runtime.store, id)
         epoch = passive.epoch if passive is not None else await runtime.store.own(id)
@@ -226,6 +231,38 @@ class Registry:
         if not state.forked_idle and not actor.asleep:
             actor.wake()
         return actor
+
+    async def stand_in(self, id: str, agent: Agent[Any, Any]) -> StandIn:
+        """An agent that cannot be opened, to write into its inbox; `dismiss` it after that.
+
+        Raises:
+            AgentNotFound, AgentDeleted: there is no such agent.
+            StoreError: its log cannot be read, or not be written by this version.
+        """
+        runtime = self._runtime
+        async with self.lock(id):
+            known = self._stand_ins.get(id)
+            if known is not None and known.log.failed is None:
+                return known
+            head = await runtime.store.head(id)
+            if head is None:
+                raise self._gone(id)
+            self._passive.pop(id, None)
+            state, epoch = await fold_log(runtime.store, id), await runtime.store.own(id)
+            log = Log(id, epoch, state, runtime.writer, last=head.last, time=head.time, now=runtime.now)
+            actor = self._stand_ins[id] = StandIn(runtime, agent, log, fresh_epoch=True)
+            return actor
+
+    def dismiss(self, actor: StandIn) -> None:
+        """It is written to no more, unless somebody else does."""
+        if not actor.holds and self._stand_ins.get(actor.id) is actor:
+            del self._stand_ins[actor.id]
+            self._unopened[actor.id] = max(actor.log.committed, self._unopened.get(actor.id, -1))
+
+    def _gone(self, id: str) -> AgentNotFound | AgentDeleted:
+        if id in self.deleted:
+            return AgentDeleted(f"the agent {id!r} was deleted", agent=id)
+        return AgentNotFound(f"there is no agent {id!r}; spawn creates one", agent=id)
 
     async def _ancestors(self, head: Head) -> tuple[tuple[str, Agent[Any, Any]], ...]:
         """Who is above, as far as their definitions are known."""

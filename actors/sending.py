@@ -49,13 +49,18 @@ async def send(
     """
     actor = await runtime.registry.actor(to)
     with actor.held():
-        if not look_up or not actor.chains.has("accept"):
-            return await _send(actor, put, look_up, choose_lane)
-        async with _one_at_a_time(runtime, (to, put.message.id)):
-            seq = await _seq_of(actor, put.message.id)
-            if seq is not None:
-                return await _acknowledge(actor, put, seq), False
-            return await _send(actor, put, True, choose_lane)
+        return await send_to(actor, put, look_up=look_up, choose_lane=choose_lane)
+
+
+async def send_to(actor: Actor, put: InboxPut, *, look_up: bool, choose_lane: ChooseLane | None = None) -> tuple[Receipt, bool]:
+    """The same, to an agent that the caller holds."""
+    if not look_up or not actor.chains.has("accept"):
+        return await _send(actor, put, look_up, choose_lane)
+    async with _one_at_a_time(actor.runtime, (actor.id, put.message.id)):
+        seq = await _seq_of(actor, put.message.id)
+        if seq is not None:
+            return await _acknowledge(actor, put, seq), False
+        return await _send(actor, put, True, choose_lane)
 
 
 async def _send(actor: Actor, put: InboxPut, look_up: bool, choose_lane: ChooseLane | None) -> tuple[Receipt, bool]:
@@ -130,4 +135,4 @@ async def accept(actor: Actor, put: InboxPut, *, replaces: bool = False) -> Mess
     return taken
 
 
-__all__ = ["Lane", "accept", "send"]
+__all__ = ["Lane", "accept", "send", "send_to"]

@@ -7,8 +7,8 @@ goes on; it brings its own route, and its answer goes there. Anything else is a 
 another place than the turn answers, a slash command, and whatever comes behind a prompt that still waits, which it must not
 overtake. The look at all that and the append are one stretch, without a checkpoint between.
 
-What is refused (empty, too large, a full inbox, a plugin's word, an agent that this version cannot open) is counted and logged,
-and `put` answers None: no chat can bring down the channel for all others.
+What is refused (empty, too large, a full inbox, a plugin's word) is counted and logged, and `put` answers None: no chat can bring
+down the channel for all others. What comes for an agent whose definition is missing is kept (`standing_in.py`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...mailbox.addresses import session_key
-from ...storage.errors import DefinitionMissing, InputError, InputRefused, UnknownRecord, UsageError
+from ...storage.errors import InputError, InputRefused, UsageError
 from ...storage.events import InboxPut, Lane, Route
 from ...storage.messages import Block, Message
 from ..content import route_map, to_message, to_route
-from ..sending import send
+from ..standing_in import send_or_keep
 from ..values import Receipt
 from .lanes import place_of
 
 if TYPE_CHECKING:
     from ..actor import Actor
+    from ..agent import Agent
     from ..runtime import Runtime
     from .channel import Channel
     from .delivery import Lane as OutLane
@@ -69,10 +70,6 @@ class ChannelInbound:
             self.refused += 1
             _log.warning("channel %r: %s", self._channel.name, error)
             return None
-        except (DefinitionMissing, UnknownRecord) as error:  # one chat's agent cannot be opened: the others go on
-            self.refused += 1
-            _log.error("channel %r: %s", self._channel.name, error)
-            return None
 
     async def accept(
         self,
@@ -98,19 +95,23 @@ class ChannelInbound:
             # Ids of services are unique in one chat; where several share an agent, the chat is part of the id.
             message = to_message(message, id=f"{own}:{message.id}")
         _check_names(message.id, key)
-        await self._open(key)
+        agent = await self._open(key)
         put = InboxPut(message=message, lane="next-turn", sender=sender, route=goal)
-        receipt, new = await send(self._runtime, key, put, look_up=message_id is not None, choose_lane=choose_lane)
+        look_up = message_id is not None
+        receipt, new = await send_or_keep(self._runtime, key, put, agent, look_up=look_up, choose_lane=choose_lane)
         self.accepted += new
         return receipt
 
-    async def _open(self, key: str) -> None:
-        """Make sure that there is an agent. One that is there is what it is: it may have been handed on since."""
+    async def _open(self, key: str) -> Agent[Any, Any]:
+        """Make sure that there is an agent; gives the channel's own definition. One that is there is what it is: it may have
+        been handed on since."""
         agent, system = self._channel.agent, self._runtime.system
         if agent is None:
             raise UsageError(f"channel {self._channel.name!r} has no agent to give messages to; set self.agent = ...")
+        current: Agent[Any, Any] = system.definitions.get(agent.name, agent)
         if not await self._runtime.registry.exists(key):
-            await system.spawn(system.definitions.get(agent.name, agent), id=key)
+            await system.spawn(current, id=key)
+        return current
 
     def _route(self, route: Mapping[str, Any]) -> Route:
         goal = to_route({**route, "channel": self._channel.name})
