@@ -223,8 +223,8 @@ class Actor:
         self.context.local.clear()
 
     def leave_open(self) -> None:
-        """The system closes: a turn that nobody runs is left for the next start."""
-        if self.asleep and self.log.failed is None:
+        """The system closes: a turn that nobody runs is left for the next start. (Others are ended: `turns/ending.py`.)"""
+        if self.asleep and self.log.failed is None and self.agent.recovery == "continue":
             self.asleep = self.left = False
             self.log.append(TurnSuspend(turn=self.position.turn, trace=self.walked))
             self.promises.break_all(closing_error(self))

@@ -45,6 +45,8 @@ class Passive(Struct, frozen=True):
     last: int
     walked: tuple[TraceEntry, ...] = ()
     """Of one that waits for a person in an open turn, its walk."""
+    ends: bool = False
+    """Whether a close ends that turn."""
 
 
 class Registry:
@@ -99,6 +101,11 @@ class Registry:
     def is_asleep(self, id: str) -> bool:
         """Whether the agent is not in memory, and has a turn open that waits for a person."""
         return id in self._asleep
+
+    def asleep_to_end(self) -> list[str]:
+        """Those whose open turn waits for a person and is ended by a close."""
+        here = [actor.id for actor in self if actor.asleep and actor.agent.recovery == "end"]
+        return here + [id for id in self._asleep if id in self._passive and self._passive[id].ends]
 
     async def actor(self, id: str) -> Actor:
         """The agent, opened if need be. Between return and the caller's next checkpoint nobody drops it: hold it by then.
@@ -223,8 +230,9 @@ class Registry:
         above = await self._ancestors(head)
         actor = self._enter(Actor(runtime, agent, log, fresh_epoch=fresh, ancestors=above))
         actor.take_up = state.position.open
+        actor.walked = () if passive is None else passive.walked
         if id in self._asleep and actor.take_up and not runtime.closing:
-            actor.leave(asleep=True, walked=() if passive is None else passive.walked)
+            actor.leave(asleep=True, walked=actor.walked)
         self._asleep.discard(id)
         with actor.held():
             await reconcile(actor)
@@ -347,7 +355,8 @@ class Registry:
             actor.log.snapshot_soon()
             return False
         del self._open[actor.id]
-        self._passive[actor.id] = Passive(actor.log.epoch, actor.fresh_epoch, actor.log.committed, actor.walked)
+        ends = actor.asleep and actor.agent.recovery == "end"
+        self._passive[actor.id] = Passive(actor.log.epoch, actor.fresh_epoch, actor.log.committed, actor.walked, ends)
         if actor.asleep:
             self._asleep.add(actor.id)
         self._runtime.observers.unwatch(actor)

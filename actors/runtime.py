@@ -41,6 +41,7 @@ from .seams import Plugin
 from .tally import Tally
 from .tools.bodies import Strays
 from .tools.loops import opening_on
+from .turns.ending import end_asleep
 from .turns.resting import look
 from .waiting import in_turn
 from .waits import WaitGraph
@@ -285,7 +286,7 @@ class Runtime:
                 actor.leave_open()
             with trio.move_on_after(grace):
                 for actor in self.registry:
-                    if actor.status == "running":
+                    if actor.status == "running" and not actor.asleep:
                         await _until_idle(actor)
             for actor in self.registry:
                 if actor.maintenance is not None:
@@ -293,6 +294,7 @@ class Runtime:
                 if actor.turn is not None:
                     actor.turn.suspend_now()
                     actor.turn.scope.cancel()
+            await end_asleep(self)
             for actor in self.registry:
                 await _until_idle(actor)
             self.registry.snapshots()

@@ -33,9 +33,8 @@ def look(turn: Turn, idle_after: float) -> None:
 
 
 def _only_asks(turn: Turn) -> bool:
-    """An agent that ends open turns at a restart has its turn ended by a close, and so keeps its driver."""
     alive = turn.position.cancel is None and not turn.suspending and not turn.actor.runtime.closing
-    return alive and turn.batch is not None and turn.batch.only_asks and turn.agent.recovery == "continue"
+    return alive and turn.batch is not None and turn.batch.only_asks
 
 
 async def rest(turn: Turn) -> bool:

@@ -243,6 +243,47 @@ async def test_c065_a_close_leaves_it_to_the_next_start_without_waiting(autojump
     await check(store)
 
 
+@pytest.mark.parametrize("wait_s", [0, 2 * IDLE_S, LONG_S], ids=["at work", "in memory", "dropped"])
+async def test_c065_a_close_ends_it_for_good_if_the_agent_leaves_no_turn_open(autojump_clock: MockClock, wait_s: float) -> None:
+    @tool(mode="parallel")
+    async def look() -> str:
+        """Look."""
+        return "looked"
+
+    store, agent = MemoryStore(), desk(beside=(look,), recovery="end")
+    async with System.open(store, agents=[agent], idle_after=IDLE_S, grace=1000 if wait_s else 0) as system:
+        ref = await asked(system, agent)
+        await trio.sleep(wait_s)
+        assert (drivers(), actor_of(system) is None) == (int(wait_s == 0), wait_s == LONG_S)
+        await ref.inject("by the way", message_id="by the way")
+        if wait_s == LONG_S:
+            await trio.sleep(2 * LONG_S)
+            assert actor_of(system) is None
+        began = trio.current_time()
+    assert trio.current_time() - began < 1
+    log = await order(store)
+    closed = "answered res(s!ABORTED_BEFORE_DISPATCH) SE TE1{aborted disposed}"
+    assert log.replace(" res(look)", "") == f"{ASKED} asked call(look) put[s](by the way) {closed}"
+    assert "res(look)" in log
+    (end,) = await events(store, e.TurnEnd)
+    assert [entry.state for entry in end.trace] == ["RESTORE", "COMPACT", "COMMAND", "BUILD", "RUN"]
+    async with System.open(store, agents=[agent]) as system:
+        assert [item.id for item in await (await system.get("a")).pending()] == ["by the way"]
+    await check(store)
+
+
+async def test_c136_killed_at_rest_it_is_ended_by_the_next_life(autojump_clock: MockClock) -> None:
+    async def scenario(store: Store) -> list[str]:
+        agent = desk(recovery="end")
+        async with System.open(store, agents=[agent], idle_after=IDLE_S) as system:
+            await asked(system, agent)
+            await trio.sleep(LONG_S)
+        return [e.kind_of(end.reason) for end in await events(store, e.TurnEnd)]
+
+    async for crash in every_crash(scenario):
+        assert crash.result in (["aborted"], ["interrupted"]), crash
+
+
 async def test_c065_who_waits_for_it_hears_that_the_system_closes(autojump_clock: MockClock) -> None:
     agent, heard = desk(), list[str]()
 
