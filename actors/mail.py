@@ -6,7 +6,6 @@ An `ask` also waits for the outcome, as an edge of the one wait graph, so that a
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import trio
@@ -61,7 +60,8 @@ class Mail:
             if seq is None:
                 seq = self._put(sender, receiver, message_id, kind, message, blobs)
             await receiver.log.commit()
-            await sender.log.commit()
+            if sender.log.dirty:  # with what is no part of this: both records went together
+                await sender.log.commit()
         return Receipt(message_id, seq), new
 
     @trio.lowlevel.enable_ki_protection
@@ -94,10 +94,11 @@ class Mail:
             InputDropped, InputParked, AgentDeleted: no turn will take it.
         """
         with self._runtime.graph.edge(sender.id, to, "ask", since=self._runtime.now_ms()):
-            sending = partial(self._send, sender, to, content, message_id, "ask")
             if to in self._runtime.registry.deleted:
-                await sending()  # a dead letter is a fact of the sender's log, and then an error
-            return await send_and_wait(self._runtime, to, message_id, sending, timeout)
+                await self._send(sender, to, content, message_id, "ask")  # a fact of the sender's log, and then an error
+            return await send_and_wait(
+                self._runtime, to, message_id, lambda _: self._send(sender, to, content, message_id, "ask"), timeout
+            )
 
 
 def _in_memory(receiver: Actor, message_id: str) -> int | None:

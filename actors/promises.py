@@ -23,29 +23,44 @@ T = TypeVar("T")
 class Promise(Generic[T]):
     """A value or an error that comes later; one task waits."""
 
-    __slots__ = ("_done", "_error", "_value")
+    __slots__ = ("_done", "_error", "_value", "_waiting")
 
     def __init__(self) -> None:
-        self._done = trio.Event()
+        self._done = False
+        self._waiting: trio.lowlevel.Task | None = None
         self._value: T | None = None
         self._error: CallboardError | None = None
 
     def keep(self, value: T) -> None:
         """The value is there."""
         self._value = value
-        self._done.set()
+        self._wake()
 
     def break_(self, error: CallboardError) -> None:
         """There will be none."""
         self._error = error
-        self._done.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._done = True
+        if self._waiting is not None:
+            trio.lowlevel.reschedule(self._waiting)
+            self._waiting = None
 
     async def wait(self) -> T:
         """The value; raises the error."""
-        await self._done.wait()
+        if self._done:
+            await trio.lowlevel.checkpoint()
+        else:
+            self._waiting = trio.lowlevel.current_task()
+            await trio.lowlevel.wait_task_rescheduled(self._leave)
         if self._error is not None:
             raise self._error
         return self._value  # type: ignore[return-value]
+
+    def _leave(self, _: object) -> trio.lowlevel.Abort:
+        self._waiting = None
+        return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Promises:

@@ -26,7 +26,7 @@ from .content import Content, to_message, to_route
 from .forking import fork
 from .information import info_of, info_of_unknown
 from .maintenance import compact
-from .sending import Lane, accept, send
+from .sending import Lane, accept, put_in, send
 from .sizes import accepted
 from .sources import LogSource, state_of
 from .streams import Deltas, Follow
@@ -106,7 +106,7 @@ class AgentRef(Generic[Out]):
         with self._edge("ask"):
             try:
                 look_up = message_id is not None or isinstance(content, Message)
-                sending = partial(send, self._runtime, self.id, put, look_up=look_up)
+                sending = partial(put_in, put=put, look_up=look_up)
                 return await send_and_wait(self._runtime, self.id, put.message.id, sending, timeout)
             except (AskTimeout, trio.Cancelled):
                 if on_cancel == "cancel":

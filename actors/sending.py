@@ -2,7 +2,8 @@
 
 The `accept` seam may change or refuse it, or answer it alone. Then the id is looked up, on disk and in what is not there yet, and
 the put is appended, with no checkpoint between the last look and the append: so two equal sends cannot both miss. The driver is
-woken in the same stretch, and the receipt comes when the put is on disk.
+woken in the same stretch, and the receipt comes when the put is on disk. Only who waits for the outcome does not wait for that:
+the outcome comes later.
 
 A plugin that answers at `accept` acts there, so one that is asked twice would act twice. An id that is known already is therefore
 acknowledged without asking, and two equal sends at once are asked one after the other. (`asides.py` writes what it answered.)
@@ -54,12 +55,19 @@ async def send(
 
 async def send_to(actor: Actor, put: InboxPut, *, look_up: bool, choose_lane: ChooseLane | None = None) -> tuple[Receipt, bool]:
     """The same, to an agent that the caller holds."""
+    sent = await put_in(actor, put, look_up=look_up, choose_lane=choose_lane)
+    await actor.log.commit()
+    return sent
+
+
+async def put_in(actor: Actor, put: InboxPut, *, look_up: bool, choose_lane: ChooseLane | None = None) -> tuple[Receipt, bool]:
+    """The same, for who waits for more than the disk: the message is on its way there."""
     if not look_up or not actor.chains.has("accept"):
         return await _send(actor, put, look_up, choose_lane)
     async with _one_at_a_time(actor.runtime, (actor.id, put.message.id)):
         seq = await _seq_of(actor, put.message.id)
         if seq is not None:
-            return await _acknowledge(actor, put, seq), False
+            return _acknowledge(actor, put, seq), False
         return await _send(actor, put, True, choose_lane)
 
 
@@ -81,13 +89,13 @@ async def _send(actor: Actor, put: InboxPut, look_up: bool, choose_lane: ChooseL
         if actor.inbox.check_full(put.lane, limit):
             raise InboxFull(actor.id, put.lane, limit, message_id=message.id)
         seq = actor.log.append(msgspec.structs.replace(put, message=message), blobs=blobs)
-    return await _acknowledge(actor, put, seq, message.id), new
+    return _acknowledge(actor, put, seq, message.id), new
 
 
-async def _acknowledge(actor: Actor, put: InboxPut, seq: int, message_id: str | None = None) -> Receipt:
+def _acknowledge(actor: Actor, put: InboxPut, seq: int, message_id: str | None = None) -> Receipt:
     if put.wake:
         actor.wake()
-    await actor.log.commit()
+    actor.log.push()
     return Receipt(message_id or put.message.id, seq)
 
 
@@ -135,4 +143,4 @@ async def accept(actor: Actor, put: InboxPut, *, replaces: bool = False) -> Mess
     return taken
 
 
-__all__ = ["Lane", "accept", "send", "send_to"]
+__all__ = ["Lane", "accept", "put_in", "send", "send_to"]

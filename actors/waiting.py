@@ -19,6 +19,7 @@ from .promises import fate_error
 from .values import Outcome, Receipt
 
 if TYPE_CHECKING:
+    from .actor import Actor
     from .runtime import Runtime
     from .waits import EdgeKind
 
@@ -51,10 +52,10 @@ async def await_outcome(runtime: Runtime, agent: str, message_id: str, timeout: 
 
 
 async def send_and_wait(
-    runtime: Runtime, agent: str, message_id: str, send: Callable[[], Awaitable[tuple[Receipt, bool]]], timeout: float | None
+    runtime: Runtime, agent: str, message_id: str, send: Callable[[Actor], Awaitable[tuple[Receipt, bool]]], timeout: float | None
 ) -> Outcome[Any]:
-    """Send a message and wait for its outcome. The promise is made before the send, so that no log has to be read for a new
-    message whose turn is over before the sender is awake again.
+    """Send a message and wait for its outcome; `send` need not wait until it is on disk. The promise is made before the send, so
+    that no log has to be read for a new message whose turn is over before the sender is awake again.
 
     Raises:
         AskTimeout, InputDropped, InputParked, AgentDeleted: as for `await_outcome`; and whatever the send raises.
@@ -64,7 +65,7 @@ async def send_and_wait(
         with actor.held():
             promise = actor.promises.make(message_id)
             try:
-                _, new = await send()
+                _, new = await send(actor)
                 if new:
                     return await promise.wait()
             finally:

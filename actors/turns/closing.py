@@ -45,26 +45,30 @@ if TYPE_CHECKING:
 
 
 async def close_turn(turn: Turn) -> None:
-    """Write the end of the turn (or that it is suspended), wait until it is on disk, and tell who waits.
+    """Write the end of the turn (or that it is suspended), wait until it is on disk, and tell who waits. No cancellation gets
+    in between: where anything is waited for, it is shielded.
 
     Raises:
         CommitFailed: the end did not reach the disk; recovery will write one.
     """
-    actor = turn.actor
-    if turn.batch is not None:
-        await turn.batch.look_at_the_last()
-    if turn.resting and await rest(turn):
-        return
-    end = await child_end(turn)
-    while turn.position.cancel is not None and actor.log.failed is None and cancelled_children(actor):
-        await actor.runtime.turn_over.park()
+    actor, end = turn.actor, None
+    if not _is_alone(turn):
+        with trio.CancelScope(shield=True):
+            if turn.batch is not None:
+                await turn.batch.look_at_the_last()
+            if turn.resting and await rest(turn):
+                return
+            end = await child_end(turn)
+            while turn.position.cancel is not None and actor.log.failed is None and cancelled_children(actor):
+                await actor.runtime.turn_over.park()
     # No checkpoint from here to the append: a cancel comes before it and counts, or after it and finds no open turn.
     if turn.batch is not None and turn.batch.failure is not None:
         turn.error = turn.batch.failure
     cause = turn.position.cancel
     if cause is None and turn.suspending:
         if actor.agent.recovery == "continue":
-            await _suspend(turn, end)
+            with trio.CancelScope(shield=True):
+                await _suspend(turn, end)
             return
         cause = Cause("disposed")
     reason = _reason(turn, cause, turn.error)
@@ -72,8 +76,14 @@ async def close_turn(turn: Turn) -> None:
     _append(turn, reason, end)
     if actor.state.worth_a_snapshot:
         actor.log.snapshot_soon()
-    await actor.log.commit()
+    await actor.log.commit(shielded=True)
     _tell(turn, reason, end)
+
+
+def _is_alone(turn: Turn) -> bool:
+    """Whether nobody else has a part in this end: no body that may still run, no parent, no children to close first."""
+    rooted = turn.actor.state.identity.parent is None
+    return rooted and turn.batch is None and not turn.resting and turn.position.cancel is None
 
 
 def _reason(turn: Turn, cause: Cause | None, error: BaseException | None) -> EndReason:

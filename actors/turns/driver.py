@@ -68,8 +68,7 @@ async def _run_turn(actor: Actor) -> None:
                 turn.suspend_now()
         if actor.log.failed is not None:
             raise actor.log.failed from turn.error
-        with trio.CancelScope(shield=True):
-            await close_turn(turn)
+        await close_turn(turn)
     finally:
         actor.turn = None
         actor.runtime.turn_over.unpark_all()

@@ -33,8 +33,7 @@ class Fold:
             handler(self, seq, time, event)
 
     def fork(self) -> None:
-        """What follows is a fork's own: forget what belongs to the origin alone."""
-        raise NotImplementedError
+        """What follows is a fork's own: forget what belongs to the origin alone. A fold that says nothing else keeps all."""
 
     def on_fork(self, seq: int, time: int, event: LogForked) -> None:
         """The handler of `log/forked`, for folds that are used alone."""
