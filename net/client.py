@@ -77,10 +77,9 @@ class Client:
         off whenever you like."""
         selected = m.Agents(prefix=prefix, labels=_plain(labels), waiting=waiting)
 
-        async def turn(last: AgentSummary | None) -> tuple[Sequence[AgentSummary], bool]:
-            params = msgspec.structs.replace(selected, after=None if last is None else last.id)
-            page: m.AgentsPage = await self._link.call("agents", params)
-            return page.agents, page.more
+        async def turn(after: str | None) -> tuple[Sequence[AgentSummary], str | None]:
+            page: m.AgentsPage = await self._link.call("agents", msgspec.structs.replace(selected, after=after))
+            return page.agents, page.upto if page.more else None
 
         return RemoteListing(turn)
 
@@ -95,8 +94,8 @@ class Client:
         """Calls that wait for a person's word. Break off whenever you like."""
         selected = m.Selection(prefix=prefix, labels=_plain(labels))
 
-        async def turn(last: Approval | None) -> tuple[Sequence[Approval], bool]:
-            return await self._link.call("approvals", selected), False
+        async def turn(after: str | None) -> tuple[Sequence[Approval], str | None]:
+            return await self._link.call("approvals", selected), None
 
         return RemoteListing(turn)
 

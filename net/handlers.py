@@ -30,6 +30,9 @@ from .wire import methods as m
 
 MOST = 1000
 """The most entries of one page of agents."""
+LOOKED = 5000
+"""How many agents one page looks at, for those that are wanted: whoever searches for what is rare asks again, and others come
+between."""
 MOST_BYTES = 256 * 1024
 """About how much of a request's messages goes into one answer."""
 NAMED_BYTES = 8 * 1024
@@ -111,20 +114,24 @@ async def _known(ref: AgentRef[Any]) -> m.Known:
 
 async def _agents(desk: Desk, params: m.Agents, caller: Caller) -> m.AgentsPage:
     prefix, limit = desk.grant.narrow(params.prefix), min(max(params.limit, 1), MOST)
-    page = m.AgentsPage([])
     if prefix is None:
-        return page
-    async for agent in desk.system.agents(prefix, labels=params.labels, waiting=params.waiting, after=params.after):
-        if not _wanted(agent, params):
-            continue
-        if len(page.agents) == limit:
-            return m.AgentsPage(page.agents, more=True)
-        page.agents.append(agent)
-    return page
+        return m.AgentsPage([])
+    found: list[AgentSummary] = []
+    looked, upto = 0, params.after
+    # Labels are compared here: the index has no order for them either, and would look at every agent for one page.
+    async for agent in desk.system.agents(prefix, waiting=params.waiting, after=params.after):
+        if looked == LOOKED or len(found) == limit:
+            return m.AgentsPage(found, True, upto, looked)
+        looked, upto = looked + 1, agent.id
+        if _wanted(agent, params):
+            found.append(agent)
+    return m.AgentsPage(found, False, upto, looked)
 
 
 def _wanted(agent: AgentSummary, params: m.Agents) -> bool:
     if params.status is not None and agent.status != params.status:
+        return False
+    if any(agent.labels.get(key) != value for key, value in (params.labels or {}).items()):
         return False
     text = (params.text or "").casefold()
     return text in agent.id.casefold() or text in agent.name.casefold()

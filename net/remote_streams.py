@@ -127,23 +127,23 @@ class RemoteReader:
 
 
 class RemoteListing(Generic[T]):
-    """What is on the pages that `turn` gets: it is called with the last entry that was on one, None at first, and says also
-    whether there is another page."""
+    """What is on the pages that `turn` gets: it is called with the place behind which the page begins, None at first, and gives
+    with the page that of the next one, None if it was the last."""
 
-    def __init__(self, turn: Callable[[T | None], Awaitable[tuple[Sequence[T], bool]]]) -> None:
+    def __init__(self, turn: Callable[[str | None], Awaitable[tuple[Sequence[T], str | None]]]) -> None:
         self._turn = turn
         self._found: deque[T] = deque()
-        self._last: T | None = None
-        self._more = True
+        self._after: str | None = None
+        self._over = False
 
     def __aiter__(self) -> RemoteListing[T]:
         return self
 
     async def __anext__(self) -> T:
         while not self._found:
-            if not self._more:
+            if self._over:
                 raise StopAsyncIteration
-            page, self._more = await self._turn(self._last)
+            page, self._after = await self._turn(self._after)
+            self._over = self._after is None
             self._found.extend(page)
-            self._last = page[-1] if page else self._last
         return self._found.popleft()

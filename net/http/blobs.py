@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -91,7 +91,7 @@ def find(value: Any, digest: str) -> dict[str, Any] | None:
                 return block
             left.extend(block.values())
         elif isinstance(part, list):
-            left.extend(cast("list[Any]", part))
+            left.extend(cast("Sequence[Any]", part))
     return None
 
 

@@ -3,7 +3,7 @@
 
 import { words } from "./dialog.js";
 import { fill, h } from "./dom.js";
-import { query, Roster } from "./roster.js";
+import { byId, query, Roster } from "./roster.js";
 import { ident } from "./texts.js";
 import { ago, full, plain, short, total, waitKind } from "./words.js";
 import { VirtualList } from "./virtual.js";
@@ -12,6 +12,7 @@ const PAGE = 200;
 const ROW = 46;
 const REST_MS = 2000;
 const COST = 20;
+const SEARCHED = 20_000;
 const FILTERS = [
   ["", "All"],
   ["is:running", "Running"],
@@ -62,8 +63,10 @@ export class AgentsPane {
       keys: (key, row) => this.keys(key, row),
       seen: (from, to) => this.seen(from, to),
     });
+    this.sofar = h("span");
+    this.far = h("p.far", { hidden: true, role: "status" }, this.sofar, this.onward());
     this.empty = h("div.empty");
-    fill(element, h("div.pane-head", {}, this.search, this.filter, this.count), this.list.element, this.empty);
+    fill(element, h("div.pane-head", {}, this.search, this.filter, this.count, this.far), this.list.element, this.empty);
     // Times ("3 min ago") are drawn anew now and then, whatever else happens.
     setInterval(() => ((this.turn += 1), this.list.later()), 30_000);
   }
@@ -97,6 +100,9 @@ export class AgentsPane {
     this.failed = null;
     this.epoch = {};
     this.begun = false;
+    this.searched = 0;
+    this.swept = null;
+    this.rest = SEARCHED;
     this.refresh(null);
   }
 
@@ -116,7 +122,10 @@ export class AgentsPane {
         this.list.element.scrollTop = 0;
       }
       this.begun = true;
-      this.roster.merge(after, answer.agents, answer.more ?? false);
+      const { agents, more = false, upto = agents.at(-1)?.id ?? null, looked = agents.length } = answer;
+      if (after === this.roster.frontier) this.searched += looked;
+      this.roster.merge(after, { agents, more, upto });
+      this.swept = more ? upto : null;
     } catch (error) {
       if (epoch !== this.epoch) return;
       this.failed = words(error);
@@ -131,7 +140,13 @@ export class AgentsPane {
   /** What is in view, anew; a page that nobody sees is left alone. */
   again() {
     if (document.hidden) this.timer = setTimeout(() => this.again(), REST_MS);
-    else this.refresh(this.before(this.view[0]));
+    else this.refresh(this.sweeps() ? this.swept : this.before(this.view[0]));
+  }
+
+  /** Whether what is in view of a search goes on behind the page that was asked for last: then that part is next. */
+  sweeps() {
+    const last = this.list.items[Math.min(this.view[1], this.list.items.length) - 1];
+    return Object.keys(this.asked).length > 0 && this.swept !== null && last !== undefined && byId(this.swept, last.agent.id) < 0;
   }
 
   /** The id behind which the page begins that holds the row at this place. */
@@ -147,8 +162,24 @@ export class AgentsPane {
   }
 
   more() {
-    if (!this.busy && !this.roster.whole && this.roster.frontier !== null && this.view[1] > this.list.items.length - PAGE / 4)
-      this.refresh(this.roster.frontier);
+    const { roster } = this;
+    if (!this.busy && !roster.whole && roster.frontier !== null && this.view[1] > this.list.items.length - PAGE / 4 && !this.rests())
+      this.refresh(roster.frontier);
+  }
+
+  /** A search for what is rare: so many agents were looked at that the reader is asked before it goes on. */
+  rests() {
+    return this.begun && !this.roster.whole && this.searched - this.roster.known.length >= this.rest;
+  }
+
+  onward() {
+    return h("button", { type: "button", onclick: () => this.goOn() }, "Search on");
+  }
+
+  goOn() {
+    this.rest = this.searched - this.roster.known.length + SEARCHED;
+    this.show();
+    this.more();
   }
 
   show() {
@@ -156,6 +187,8 @@ export class AgentsPane {
     this.list.show(searching ? this.roster.flat() : this.roster.tree(this.closed));
     const count = this.roster.known.length;
     this.count.textContent = `${full(count)}${this.roster.whole ? "" : "+"} ${count === 1 ? "agent" : "agents"}`;
+    this.sofar.textContent = `Among the first ${full(this.searched)}.`;
+    this.far.hidden = count === 0 || !this.rests();
     this.list.element.hidden = count === 0;
     fill(this.empty, count ? null : this.why(searching));
     this.empty.hidden = count > 0;
@@ -165,7 +198,8 @@ export class AgentsPane {
   why(searching) {
     if (this.failed)
       return [h("p", { class: "bad" }, this.failed), h("button", { type: "button", onclick: () => this.restart() }, "Try again")];
-    if (!this.roster.whole) return h("p.loading", {}, "Reading the index…");
+    if (this.rests()) return [h("p", {}, `No agent fits among the first ${full(this.searched)}.`), this.onward()];
+    if (!this.roster.whole) return h("p.loading", {}, searching ? `Searching… ${full(this.searched)} so far` : "Reading the index…");
     if (searching)
       return [
         h("p", {}, "No agent fits."),

@@ -1,7 +1,8 @@
 // What is known of the agents of a service: pages of the index, merged as they come. Pure.
 //
-// The index gives agents in order of their ids, a page behind an id. A page covers all ids from there to its last, so whatever was
-// known between the two and is not in it is gone; so a page that is asked for again also tells what was deleted and what is new.
+// The index gives agents in order of their ids, a page behind an id. A page covers all ids from there to the one that it says, so
+// whatever was known between the two and is not in it is gone; so a page that is asked for again also tells what was deleted and what
+// is new. A page of a search may have few agents or none, and not be the last: the service looks at some thousands for each.
 
 /** Order of ids as the index has it: by code points. (JavaScript compares code units, which differ beyond the basic plane.) */
 export function byId(a, b) {
@@ -18,23 +19,21 @@ export class Roster {
   constructor() {
     this.known = [];
     this.whole = false;
+    this.frontier = null; // the id behind which nothing was asked for yet; null at the beginning
     this.stamp = 0;
   }
 
-  /** The id behind which nothing was asked for yet; null at the beginning. */
-  get frontier() {
-    return this.known.at(-1)?.id ?? null;
-  }
-
-  /** Take in a page: the agents behind `after` (null: from the first), and whether there are more behind its last. */
-  merge(after, agents, more) {
+  /** Take in a page: the agents behind `after` (null: from the first) and up to the id `upto`; `more`: there are others behind that. */
+  merge(after, { agents, more, upto }) {
     const from = after === null ? 0 : this.find(after, true);
-    const last = agents.at(-1)?.id ?? null;
-    const to = more && last !== null ? this.find(last, true) : this.known.length;
+    const to = more ? this.find(upto, true) : this.known.length;
     const old = new Map(this.known.slice(from, to).map((agent) => [agent.id, agent]));
     this.stamp += 1;
     const merged = agents.map((agent) => (same(old.get(agent.id), agent) ? old.get(agent.id) : { ...agent, stamp: this.stamp }));
-    if (to >= this.known.length) this.whole = !more;
+    if (!more || this.frontier === null || byId(upto, this.frontier) > 0) {
+      this.whole = !more;
+      this.frontier = upto ?? after;
+    }
     this.known.splice(from, to - from, ...merged);
   }
 

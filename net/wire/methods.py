@@ -58,7 +58,7 @@ class Selection(Params, frozen=True, kw_only=True):
 
 
 class Agents(Selection, frozen=True, kw_only=True):
-    """One page; `after` is the last id of the page before. `text` is a part of the id, or of the definition's name."""
+    """One page; `after` is `upto` of the page before. `text` is a part of the id, or of the definition's name."""
 
     waiting: str | None = None
     status: Status | None = None
@@ -205,10 +205,13 @@ class Known(Struct, frozen=True, omit_defaults=True):
 
 
 class AgentsPage(Struct, frozen=True):
-    """Some agents in order of id; `more`: ask again after the last of them."""
+    """Some agents in order of id. For them `looked` agents were looked at, up to the id `upto`; with `more` ask again after that:
+    a page looks at some thousands at most, so one of a search may have few agents or none, and not be the last."""
 
     agents: list[AgentSummary]
     more: bool = False
+    upto: str | None = None
+    looked: int = 0
 
 
 class RecordsPage(Struct, frozen=True):

@@ -11,6 +11,7 @@ from wired import Wires, make, scripted, serving
 from callboard.actors.testing.scripted import Reply
 from callboard.actors.tools import tool
 from callboard.net import handlers
+from callboard.net.client import connected
 from callboard.net.wire import ClientEnd
 from callboard.net.wire import methods as m
 from callboard.net.wire.client import Answered, Failed, decode_result
@@ -100,6 +101,30 @@ async def test_agents_by_status_and_by_a_part_of_the_id(autojump_clock: object) 
         page = await call(wires, "agents", m.Agents(text="reader", limit=1))
         assert page.more and [agent.id for agent in page.agents] == ["acme/Reader-1"]
         await (await system.get("acme/reader-2")).cancel()
+
+
+async def test_a_search_looks_at_some_agents_for_each_page_and_says_where_it_is(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handlers, "LOOKED", 10)
+    async with serving(make(scripted())) as (system, _, wires):
+        for number in range(45):
+            labels = {"team": "rare"} if number in (12, 41) else {"team": "x"}
+            await system.spawn(system.definitions["demo"], id=f"a{number:02}", labels=labels)
+        ways: list[dict[str, Any]] = [{"labels": {"team": "rare"}}, {"labels": {"team": "rare"}, "status": "idle", "text": "A"}]
+        for how in ways:
+            pages, after = list[tuple[list[str], int]](), None
+            while True:
+                page = await call(wires, "agents", m.Agents(after=after, **how))
+                pages.append(([agent.id for agent in page.agents], page.looked))
+                after = page.upto
+                if not page.more:
+                    break
+            assert pages == [([], 10), (["a12"], 10), ([], 10), ([], 10), (["a41"], 5)] and after == "a44"
+        page = await call(wires, "agents", m.Agents(limit=3))
+        assert (page.upto, page.looked, page.more) == ("a02", 3, True)
+        async with connected(wires.dial) as client:
+            assert [agent.id async for agent in client.agents(labels={"team": "rare"})] == ["a12", "a41"]
 
 
 class Watched(MemoryStore):

@@ -143,13 +143,47 @@ def test_a_roster_is_what_its_pages_say(stage: Stage, page: Page) -> None:
     found: Any = page.evaluate(
         """async (steps) => {
             const { Roster } = await import("/page/roster.js"), roster = new Roster();
-            for (const [after, ids, more] of steps) roster.merge(after, ids.map((id) => ({ id })), more);
-            roster.merge(...[steps.at(-2)].map(([after, ids]) => [after, ids.map((id) => ({ id })), true])[0]);
+            const merge = ([after, ids, more]) =>
+                roster.merge(after, { agents: ids.map((id) => ({ id })), more, upto: ids.at(-1) ?? null });
+            for (const step of steps) merge(step);
+            merge(steps.at(-2));
             return [roster.known.map((agent) => agent.id), roster.whole, roster.tree(new Set()).length];
         }""",
         steps,
     )
     assert found == [now, True, len(now)]
+
+
+def test_a_page_of_a_search_covers_what_was_looked_at(stage: Stage, page: Page) -> None:
+    page.goto(stage.url)
+    found: Any = page.evaluate(
+        """async () => {
+            const { Roster } = await import("/page/roster.js"), roster = new Roster(), told = [];
+            const merge = (after, ids, more, upto) => {
+                roster.merge(after, { agents: ids.map((id) => ({ id })), more, upto });
+                told.push([roster.known.map((agent) => agent.id).join(""), roster.frontier, roster.whole]);
+            };
+            merge(null, [], true, "c");
+            merge("c", ["e"], true, "g");
+            merge(null, ["b"], true, "c"); // the first page again: what is behind it stays
+            merge("c", [], true, "g");
+            merge("g", ["h"], false, "k");
+            merge("g", [], true, "j"); // again, and by now there are more
+            merge("j", [], true, "m");
+            merge("m", [], false, "m");
+            return told;
+        }"""
+    )
+    assert found == [
+        ["", "c", False],
+        ["e", "g", False],
+        ["be", "g", False],
+        ["b", "g", False],
+        ["bh", "k", True],
+        ["b", "k", True],
+        ["b", "m", False],
+        ["b", "m", True],
+    ]
 
 
 def test_what_a_search_asks_for(stage: Stage, page: Page) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+import msgspec
 import pytest
 from page_stage import Stage
+
+from callboard.net import handlers
 
 if TYPE_CHECKING:
     from conftest import Looker
@@ -313,3 +316,30 @@ def test_a_link_to_a_record_leads_there(stage: Stage, page: Page) -> None:
     page.goto(address)
     page.locator("#details").get_by_role("heading", name="Turn 60").wait_for()
     page.locator("#timeline .row.turn[aria-selected=true]", has_text="message 59").wait_for()
+
+
+def test_a_search_for_what_is_rare_says_how_far_it_is_and_waits_for_a_word(
+    stage: Stage, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = handlers.HANDLERS["agents"]
+
+    async def look_at_many(desk: Any, params: Any, caller: Any) -> Any:
+        found = await look(desk, params, caller)
+        return msgspec.structs.replace(found, looked=found.looked * (1000 if params.labels or params.text else 1))
+
+    monkeypatch.setattr(handlers, "LOOKED", 5)
+    monkeypatch.setitem(cast("dict[str, Any]", handlers.HANDLERS), "agents", look_at_many)
+    for number in range(40):
+        stage.ask(f"a{number:02}", "hi", labels={"team": "rare" if number in (3, 33) else "x"})
+    page.goto(stage.url)
+    page.get_by_text("40 agents").wait_for()
+    search = page.get_by_role("searchbox")
+    search.fill("team=rare")
+    page.get_by_text("1+ agent").wait_for()
+    page.get_by_text("Among the first 25,000.").wait_for()
+    page.get_by_role("button", name="Search on").click()
+    page.get_by_text("2 agents", exact=True).wait_for()
+    search.fill("nobody")
+    page.get_by_text("No agent fits among the first 20,000.").wait_for()
+    page.locator(".empty").get_by_role("button", name="Search on").click()
+    page.get_by_text("No agent fits.").wait_for()
