@@ -61,7 +61,7 @@ async def answer_in(store: Store, id: str, verdict: Word, *, by: str, text: str 
         raise ApprovalExpired(f"question {id!r} was answered, withdrawn, or has expired", agent=agent)
     async with _writing(store) as writer:
         log = Log(agent, await store.own(agent), state, writer, last=head.last, time=head.time)
-        log.append(ApprovalAnswered(id=id, verdict=verdict, by=by, text=text))
+        log.append(ApprovalAnswered(id=id, verdict=verdict, by=by, text=text, offline=True))
         await log.commit()
 
 

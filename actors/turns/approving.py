@@ -98,10 +98,10 @@ def withdraw_question(slot: Slot) -> None:
 
 def _verdict(slot: Slot) -> Verdict | None:
     """The word that counts. Of a body that may have run since it was allowed, what was said before the crash does not: whether
-    it may run *again* is another question."""
+    it may run *again* is another question. (It cannot have where nobody ran the agent since: an answer given to a folder.)"""
     actor = slot.turn.actor
     verdict = actor.state.approvals.verdicts.get(slot.call.id)
-    stale = verdict is not None and slot.call.state == "started" and verdict.seq <= actor.opened_at
+    stale = verdict is not None and slot.call.state == "started" and verdict.may_have_run(actor.opened_at)
     return None if stale else verdict
 
 

@@ -90,12 +90,13 @@ class ApprovalAsked(Event, frozen=True, kw_only=True, tag="approval/asked"):
 
 
 class ApprovalAnswered(Event, frozen=True, kw_only=True, tag="approval/answered"):
-    """The verdict; `text` is the result if it is `reply`."""
+    """The verdict; `text` is the result if it is `reply`. `offline`: it was given while no process ran the agent."""
 
     id: str
     verdict: Literal["allow", "deny", "reply", "expired", "withdrawn"]
     by: str = ""
     text: str | None = None
+    offline: bool = False
 
 
 class TimerSet(Event, frozen=True, kw_only=True, tag="timer/set"):

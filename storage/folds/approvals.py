@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from ..events import ApprovalAnswered, ApprovalAsked, Event, LogForked, StepEnd, TurnEnd
+from ..events import ApprovalAnswered, ApprovalAsked, Event, LogForked, StepEnd, TurnEnd, TurnResume
 from .fold import Fold, Handler
 
 
@@ -29,11 +29,20 @@ class Question(Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What a person (or the clock, or a cancel) said about a call, and at which seq."""
+    """What a person (or the clock, or a cancel) said about a call, at which seq, and where a process took the turn up since."""
 
     question: Question
     answer: ApprovalAnswered
     seq: int = -1
+    resumed: int | None = None
+
+    def may_have_run(self, opened_at: int) -> bool:
+        """Whether a process that wrote up to seq `opened_at` and ended may have run the call by this word."""
+        if self.answer.verdict != "allow":
+            return False
+        if self.answer.offline:
+            return self.resumed is not None and self.resumed <= opened_at
+        return self.seq <= opened_at
 
 
 class ApprovalsState(Struct, frozen=True, omit_defaults=True):
@@ -71,6 +80,11 @@ class Approvals(Fold):
         if question is not None:
             self.verdicts[question.call_id] = Verdict(question, event, seq)
 
+    def _resume(self, seq: int, time: int, event: TurnResume) -> None:
+        for call_id, verdict in self.verdicts.items():
+            if verdict.resumed is None:
+                self.verdicts[call_id] = structs.replace(verdict, resumed=seq)
+
     def _over(self, seq: int, time: int, event: StepEnd | TurnEnd) -> None:
         if self.open or self.verdicts:
             self.fork()
@@ -78,6 +92,7 @@ class Approvals(Fold):
     HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
         ApprovalAsked: _ask,
         ApprovalAnswered: _answer,
+        TurnResume: _resume,
         StepEnd: _over,
         TurnEnd: _over,
         LogForked: Fold.on_fork,

@@ -11,6 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import System, ToolContext, tool
 from callboard.actors.testing import Reply
+from callboard.net.offline import answer_in, approvals_in
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 
@@ -117,6 +118,28 @@ async def test_c174_each_crash_asks_anew() -> None:
         assert await order(store, after=cut) == f"TR1 asked answered res(c1!OUTCOME_UNKNOWN) {RESUMED}"
         first, second = await events(store, e.ApprovalAsked)
         assert first.id != second.id
+
+
+@pytest.mark.parametrize("verdict", ["allow", "deny"])
+async def test_c174_what_is_answered_while_nobody_runs_counts_for_one_run(verdict: Any) -> None:
+    pays = Pays()
+    store = await pays.cut_in_the_body()
+    async with opened(pays.agent("done"), store, grace=0):
+        await wait_all_tasks_blocked()
+    (approval,) = [approval async for approval in approvals_in(store)]
+    await answer_in(store, approval.id, verdict, by="ann", text=None)
+    cut = (await records(store))[-1].seq
+    async with opened(pays.agent("done"), store) as (_, ref):
+        await ref.wait_idle()
+        log, code = await records(store), "" if verdict == "allow" else "!OUTCOME_UNKNOWN"
+        assert await order(store, after=cut) == f"TR1 res(c1{code}) {RESUMED}"
+    assert len(pays.keys) == 1 + (verdict == "allow")
+    store = await image(log, cut + 1)  # if it was allowed, it may have run once more
+    async with opened(pays.agent("done"), store) as (system, ref):
+        await wait_all_tasks_blocked()
+        assert len(await answer_all(system, "deny")) == int(verdict == "allow")
+        await ref.wait_idle()
+        assert (await order(store)).endswith(f"res(c1!OUTCOME_UNKNOWN) {RESUMED}")
 
 
 async def test_c174_asked_and_killed_the_question_stays() -> None:
