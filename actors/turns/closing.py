@@ -118,8 +118,8 @@ def _what_is_missing(turn: Turn, reason: EndReason) -> list[Event]:
 
 def _codes(turn: Turn, reason: EndReason) -> tuple[str, str]:
     """What stands in for results that are missing: of calls that had started, and of those that had not."""
-    if turn.found_dead:
-        return OUTCOME_UNKNOWN, NOT_STARTED
+    if turn.found_dead:  # nobody knows how far a started call came; of one that had not, a crash changes nothing
+        return OUTCOME_UNKNOWN, ABORTED_BEFORE_DISPATCH if isinstance(reason, Aborted) else NOT_STARTED
     if isinstance(reason, Aborted):
         return ABORTED, ABORTED_BEFORE_DISPATCH
     return (OUTCOME_UNKNOWN if isinstance(reason, Interrupted) else ABORTED), NOT_STARTED

@@ -133,7 +133,7 @@ async def test_c265_cancelled_and_killed_before_the_end_the_question_is_withdraw
     store = await image(first.records, cut)
     async with opened(shop.agent(), store) as (system, ref):
         await ref.wait_idle()
-        assert await order(store, after=cut) == "answered res(c1!NOT_STARTED) SE TE1{aborted user}"
+        assert await order(store, after=cut) == "answered res(c1!ABORTED_BEFORE_DISPATCH) SE TE1{aborted user}"
         assert await listed(system) == []
 
 

@@ -226,7 +226,7 @@ async def test_c256_in_tools() -> None:
     life = await live(make(scripted(calls("work", "cancels", "work")), tools=tools), send)
     end = next(r.seq for r in life.records if isinstance(r.event, e.TurnCancel))
     added = await crashed(life.records, end, make(scripted(), tools=tools))
-    assert added == "res(c2!OUTCOME_UNKNOWN) res(c3!NOT_STARTED) SE TE1{aborted user}"
+    assert added == "res(c2!OUTCOME_UNKNOWN) res(c3!ABORTED_BEFORE_DISPATCH) SE TE1{aborted user}"
 
 
 def _cut(log: Any, end: int) -> str:
