@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, overload
 
 import trio
 
-from ...storage.errors import UsageError
+from ...storage.errors import CallboardError, UsageError
 from ...storage.events import Note, SurfaceReplace
-from ...storage.messages import Message
+from ...storage.messages import Message, Request
 from ..answers import LimitReached, Position, Replace, Why
 from ..failures import described
 
@@ -67,12 +67,25 @@ def position_of(actor: Actor, incoming: Sequence[Message] = (), *, why: Why = "b
         Entries(state.surface),
         incoming,
         gauge.tokens(incoming),
-        gauge.window(None if context is None else context.window),
+        gauge.window(_window_at_first(actor) if context is None else context.window),
         why,
         reserved or 0,
         gauge.ratio,
         gauge.fruitless,
     )
+
+
+def _window_at_first(actor: Actor) -> int | None:
+    """The window of the agent's own model, before anything was sent to one: what its adapter says of such a request. A history
+    that came with the agent may be too long for the first one."""
+    try:
+        provider, name, model = actor.runtime.route_of(actor.agent.model)
+        if model is None:
+            return None
+        request = Request(provider, name, actor.agent.sampling, messages=actor.state.surface.messages())
+        return model.prepare(request).context_window
+    except CallboardError:  # such a request cannot be sent; the turn fails where it is
+        return None
 
 
 class Entries(Sequence[tuple[int, Message]]):
