@@ -48,9 +48,10 @@ class Limits(Struct, frozen=True, kw_only=True):
     abandon_s: float = 5
     """Seconds that a cancelled body may take to end before it is given up."""
     connect_s: float = 30
-    """Seconds until a model's connection stands."""
+    """Seconds until a model's connection stands. The built-in adapters keep it; whatever an adapter does, the first chunk comes
+    within this and `first_chunk_s` together."""
     first_chunk_s: float = 120
-    """Seconds until the first chunk of a model's answer."""
+    """Seconds from there until the first chunk of a model's answer."""
     chunk_gap_s: float = 60
     """Seconds between two chunks."""
 

@@ -180,11 +180,11 @@ class AgentPort:
         settings = Settings(max_tokens=options.get("max_tokens"))
         prepared = model.prepare(Request(provider, name, settings, options.get("system") or "", (), listed))
         assembler, limits = Assembler(), actor.agent.limits
-        first_s = limits.connect_s + limits.first_chunk_s
+        within = {"connect_s": limits.connect_s, "first_s": limits.first_chunk_s, "gap_s": limits.chunk_gap_s}
         async with actor.runtime.model_slots.held(provider, actor.family):
             terminal = await with_media(prepared.request, model.stream, self._blob)
             chunks = actor.chains.stream(actor.context, prepared.request, terminal)
-            await read_stream(chunks, assembler.feed, first_s=first_s, gap_s=limits.chunk_gap_s)
+            await read_stream(chunks, assembler.feed, **within)
         result = assembler.result()
         usage = None if result.usage is None else msgspec.to_builtins(result.usage)
         actor.log.append(Note(kind="model-call", data={"provider": provider, "model": name, "usage": usage}))

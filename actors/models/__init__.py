@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .assembler import NO_DISPATCH, Assembled, Assembler, without_calls
+from .connecting import connect_s
 from .model import Model, Prepared, RetryPolicy, apply_defaults
 from .registry import BUILT_IN, Models, Resolved, no_adapter
 from .soundness import sound
@@ -19,6 +20,7 @@ __all__ = [
     "Resolved",
     "RetryPolicy",
     "apply_defaults",
+    "connect_s",
     "no_adapter",
     "read_stream",
     "sound",

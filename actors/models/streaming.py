@@ -17,6 +17,7 @@ import trio
 
 from ...storage.errors import ModelError
 from ...storage.messages import Chunk
+from .connecting import connecting_within
 from .soundness import sound
 
 CLOSE_S = 5.0
@@ -32,31 +33,34 @@ async def read_stream(
     chunks: AsyncIterator[Chunk],
     on_chunk: Callable[[Chunk], None],
     *,
+    connect_s: float | None,
     first_s: float | None,
     gap_s: float | None,
 ) -> None:
     """Hand each chunk of the stream to `on_chunk`, in order, and close the stream in this task whatever happens.
 
-    `first_s` bounds the wait for the first chunk, connecting included, and `gap_s` that between two chunks and for the end;
-    in seconds, None for no bound. What the adapter or `on_chunk` raises is raised as it is.
+    `connect_s` bounds connecting, which the adapter knows of (see `connecting`), `first_s` from there on the wait for the first
+    chunk, and `gap_s` that between two chunks and for the end; in seconds, None for no bound. What the adapter or `on_chunk`
+    raises is raised as it is.
 
     Raises:
         ModelError: TIMEOUT, a deadline has passed (it may be retried); BAD_CHUNK, the adapter yields what the log cannot keep.
     """
     reader = _Reader(on_chunk, gap_s)
-    scope = trio.CancelScope(deadline=trio.current_time() + _bound(first_s))
+    within_s = _bound(connect_s) + _bound(first_s)
+    scope = trio.CancelScope(deadline=trio.current_time() + within_s)
     try:
-        with scope:
+        with scope, connecting_within(connect_s):
             await reader.read(chunks, scope)
     except ModelError:
         raise
     except Exception as error:
         # A client library may turn the cancellation into an error of its own (a torn read): the deadline is why.
         if scope.cancel_called and not reader.in_hand:
-            raise _overdue(reader.started, first_s, gap_s) from error
+            raise _overdue(reader.started, within_s, gap_s) from error
         raise
     if scope.cancelled_caught:
-        raise _overdue(reader.started, first_s, gap_s)
+        raise _overdue(reader.started, within_s, gap_s)
 
 
 class _Reader:
@@ -110,7 +114,7 @@ def _bound(seconds: float | None) -> float:
     return math.inf if seconds is None else seconds
 
 
-def _overdue(started: bool, first_s: float | None, gap_s: float | None) -> ModelError:
+def _overdue(started: bool, within_s: float, gap_s: float | None) -> ModelError:
     if started:
         return ModelError("TIMEOUT", f"the model sent nothing for {gap_s:g} s (Limits.chunk_gap_s)")
-    return ModelError("TIMEOUT", f"the model sent no first chunk within {first_s:g} s (Limits.connect_s and first_chunk_s)")
+    return ModelError("TIMEOUT", f"the model sent no first chunk within {within_s:g} s (Limits.connect_s and first_chunk_s)")

@@ -45,7 +45,7 @@ class Anthropic(HttpModel):
         schema: bool | None = None,
         cache: Literal["5m", "1h"] | bool | None = True,
         headers: Mapping[str, str] | None = None,
-        connect_s: float | None = 30,
+        connect_s: float | None = None,
         client: Any = None,
     ) -> None:
         """
@@ -59,7 +59,8 @@ class Anthropic(HttpModel):
             schema: whether they answer by a JSON schema; default is yes for Anthropic's own that are new enough.
             cache: how long the provider keeps what it has read; True is "5m" at Anthropic itself and nothing elsewhere.
             headers: more headers for every request, such as `anthropic-beta`.
-            connect_s: seconds that connecting may take; None for no bound. All other deadlines are the loop's (`Limits`).
+            connect_s: seconds that connecting may take at most, where that is to be less than the agents' `Limits.connect_s`. All
+                other deadlines are the loop's.
             client: an `anthropic.AsyncAnthropic` (or one of its cloud variants that stream events) of your own; it stays yours to
                 close.
         """

@@ -1,4 +1,5 @@
-"""Connections that are kept for the next request, and the one case in which a request is sent again below the loop.
+"""Connections that are kept for the next request, and the one case in which a request is sent again below the loop; and how long
+a new one may take to be there, which is the agent's to say.
 
 A new connection costs round trips, so one is kept after an answer. The server may close it at any moment, and a request that is
 on its way just then gets an end instead of an answer. Servers that promise to keep connections and close them after each stream
@@ -11,10 +12,13 @@ the loop's to decide, and is in the log.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import trio
+
+from ...actors.models.connecting import connect_s
 
 AT_ONCE_S = 1.0
 """An end that takes longer may be that of a provider that read the request and failed. It is not repeated here."""
@@ -35,6 +39,12 @@ def unread(error: Exception, httpx: Any, *, since: float) -> bool:
     return request is not None and request.extensions.get(_KEPT, False) and trio.current_time() - since < AT_ONCE_S
 
 
+def _connecting(timeout: Mapping[str, float | None]) -> Mapping[str, float | None]:
+    """A request's timeouts, connecting within what the agent allows and the adapter does."""
+    bounds = [bound for bound in (timeout.get("connect"), connect_s()) if bound is not None and bound < math.inf]
+    return {**timeout, "connect": min(bounds, default=None)}
+
+
 async def _watch(request: Any) -> None:
     """Mark a request as one over a kept connection, until one is made for it."""
 
@@ -42,4 +52,5 @@ async def _watch(request: Any) -> None:
         if ".connect_" in event:
             request.extensions[_KEPT] = False
 
-    request.extensions |= {_KEPT: True, "trace": trace}
+    timeout = _connecting(request.extensions.get("timeout", {}))
+    request.extensions |= {_KEPT: True, "trace": trace, "timeout": timeout}

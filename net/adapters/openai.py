@@ -41,7 +41,7 @@ class OpenAI(HttpModel):
         send_reasoning: bool = False,
         max_tokens_field: str | None = None,
         headers: Mapping[str, str] | None = None,
-        connect_s: float | None = 30,
+        connect_s: float | None = None,
         client: Any = None,
     ) -> None:
         """
@@ -56,7 +56,8 @@ class OpenAI(HttpModel):
             send_reasoning: give reasoning back as `reasoning_content`, as some servers ask.
             max_tokens_field: what the server calls its limit; default is OpenAI's name there and `max_tokens` elsewhere.
             headers: more headers for every request.
-            connect_s: seconds that connecting may take; None for no bound. All other deadlines are the loop's (`Limits`).
+            connect_s: seconds that connecting may take at most, where that is to be less than the agents' `Limits.connect_s`. All
+                other deadlines are the loop's.
             client: an `openai.AsyncOpenAI` (or `AsyncAzureOpenAI`) of your own; it stays yours to close.
         """
         self.provider = provider
