@@ -33,21 +33,21 @@ async def read_stream(
     chunks: AsyncIterator[Chunk],
     on_chunk: Callable[[Chunk], None],
     *,
-    connect_s: float | None,
+    connect_s: float | None = None,
     first_s: float | None,
     gap_s: float | None,
 ) -> None:
     """Hand each chunk of the stream to `on_chunk`, in order, and close the stream in this task whatever happens.
 
     `connect_s` bounds connecting, which the adapter knows of (see `connecting`), `first_s` from there on the wait for the first
-    chunk, and `gap_s` that between two chunks and for the end; in seconds, None for no bound. What the adapter or `on_chunk`
-    raises is raised as it is.
+    chunk, and `gap_s` that between two chunks and for the end; in seconds, None for no bound (of connecting: for none of its own).
+    What the adapter or `on_chunk` raises is raised as it is.
 
     Raises:
         ModelError: TIMEOUT, a deadline has passed (it may be retried); BAD_CHUNK, the adapter yields what the log cannot keep.
     """
     reader = _Reader(on_chunk, gap_s)
-    within_s = _bound(connect_s) + _bound(first_s)
+    within_s = (connect_s or 0) + _bound(first_s)
     scope = trio.CancelScope(deadline=trio.current_time() + within_s)
     try:
         with scope, connecting_within(connect_s):
