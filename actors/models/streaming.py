@@ -40,7 +40,7 @@ async def read_stream(
     """Hand each chunk of the stream to `on_chunk`, in order, and close the stream in this task whatever happens.
 
     `connect_s` bounds connecting, which the adapter knows of (see `connecting`), `first_s` from there on the wait for the first
-    chunk, and `gap_s` that between two chunks and for the end; in seconds, None for no bound (of connecting: for none of its own).
+    chunk, and `gap_s` that between two chunks and for the end; in seconds, None for no bound (of connecting: none of its own).
     What the adapter or `on_chunk` raises is raised as it is.
 
     Raises:
