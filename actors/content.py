@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ..mailbox.addresses import LONGEST
 from ..storage.errors import InputRefused, UsageError
 from ..storage.events import Route
 from ..storage.messages import (
@@ -159,7 +160,8 @@ def to_route(route: Mapping[str, Any] | Route | None) -> Route | None:
     """The route in a mapping; numbers (chat and message ids of many services) become texts.
 
     Raises:
-        UsageError: a key or a value cannot be part of a route.
+        UsageError: a key or a value cannot be part of a route: each may have as many bytes as an agent's id, since it names a
+            place in lanes, listings and logs, and is told again with every reply.
     """
     if route is None or isinstance(route, Route):
         return route
@@ -170,6 +172,10 @@ def to_route(route: Mapping[str, Any] | Route | None) -> Route | None:
             raise UsageError(f"a route has no {key!r}; it has {', '.join(_ROUTE_KEYS)}")
         if not (value is None or isinstance(value, str | int)) or isinstance(value, bool):
             raise UsageError(f"{key!r} of the route is {_shown(value)}; give a text")
+        text = str(value)
+        size = len(text.encode("utf-8", "surrogatepass"))
+        if size > LONGEST:
+            raise UsageError(f"{key!r} of a route may have {LONGEST} bytes of UTF-8; this one has {size:,}: {text[:40]!r}...")
     return Route(**{key: str(value) for key, value in route.items() if value is not None})
 
 

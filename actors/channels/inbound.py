@@ -14,7 +14,7 @@ down the channel for all others. What comes for an agent whose definition is mis
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...mailbox.addresses import session_key
@@ -85,6 +85,7 @@ class ChannelInbound:
             InputRefused: it is empty or too large, its names cannot be kept, or a plugin refused it.
             InboxFull: too many wait.
         """
+        _check_lengths(value for value in route.values() if isinstance(value, str))
         goal = self._route(route)
         sender = None if sender is None else str(sender)
         message = to_message(content, id=None if message_id is None else str(message_id))
@@ -134,14 +135,21 @@ def choose_lane(actor: Actor, put: InboxPut) -> Lane:
     return "next-turn" if is_command else "next-step"
 
 
+def _check_lengths(names: Iterable[str]) -> None:
+    for name in names:
+        size = len(name.encode("utf-8", "surrogatepass"))
+        if size > LONGEST_NAME:
+            raise InputRefused(f"the name {name[:40]!r}... has {size} bytes; {LONGEST_NAME} can be kept")
+
+
 def _check_names(message_id: str, *names: str | None) -> None:
     """Names come from strangers: what no log or index can hold is refused before anything is written."""
-    for name in (message_id, *names):
+    given = [name for name in (message_id, *names) if name]
+    for name in given:
         try:
-            encoded = (name or "").encode()
+            name.encode()
         except UnicodeEncodeError:
             raise InputRefused(f"the name {name!r} is not valid Unicode", message_id=ascii(message_id)) from None
-        if len(encoded) > LONGEST_NAME:
-            raise InputRefused(f"the name {(name or '')[:40]!r}... has {len(encoded)} bytes; {LONGEST_NAME} can be kept")
+    _check_lengths(given)
     if not message_id:
         raise InputRefused("the message has an empty id; give none to have one minted")

@@ -30,9 +30,10 @@ from callboard.storage.errors import UsageError
         ("hi", "m" * 500, "chat"),
         ("hi", "\ud800", "chat"),
         ("hi", None, "\udfff"),
+        ("hi", None, "c" * 481),
         ("hi", "", "chat"),
     ],
-    ids=["empty", "blank", "huge", "long id", "surrogate id", "surrogate chat", "no id"],
+    ids=["empty", "blank", "huge", "long id", "surrogate id", "surrogate chat", "long chat", "no id"],
 )
 async def test_what_cannot_be_kept_is_refused_and_the_channel_lives_on(content: str, message_id: str | None, chat: str) -> None:
     async with chatting(scripted("fine")) as (system, channel, _):

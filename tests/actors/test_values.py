@@ -166,6 +166,8 @@ def test_a_route_is_a_mapping_outside_and_a_struct_inside() -> None:
         ({"chat": ["x"]}, "'chat' of the route"),
         ({"chat": True}, "give a text"),
         ("irc", "give a mapping"),
+        ({"channel": "irc", "chat": "é" * 241}, "'chat' of a route may have 480 bytes of UTF-8; this one has 482: 'éé"),
+        ({"channel": "irc", "chat": "c", "message": "m" * 5_000_000}, "this one has 5,000,000"),
     ],
 )
 def test_a_route_that_cannot_be_says_why(route: Any, hint: str) -> None:
