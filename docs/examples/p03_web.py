@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -119,6 +120,12 @@ def config() -> Config:
     return made
 
 
+async def told_to_end() -> None:
+    """Wait for Ctrl-C, or for the SIGTERM of whoever runs this."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        await anext(signals)
+
+
 if __name__ == "__main__":
     application: Any = app
-    trio.run(partial(serve, application, config()))
+    trio.run(partial(serve, application, config(), shutdown_trigger=told_to_end))

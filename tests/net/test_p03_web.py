@@ -175,11 +175,12 @@ async def test_each_user_has_an_agent_and_nobody_else_has_one(site: Site) -> Non
             assert (response.status_code, response.json()) == (401, {"error": "log in first"})
 
 
-async def test_interrupted_it_ends_and_leaves_a_sound_store(site: Site, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_told_to_end_it_ends_and_leaves_a_sound_store(site: Site, tmp_path: Path, number: signal.Signals) -> None:
     async with site.browser("ann") as browser:
         await say(browser, "hello", "m1")
         await events_until(browser, -1, lambda event: event.kind == "end")
-    site.end(signal.SIGINT)
+    assert site.end(number) == 0
     async with open_store(tmp_path / "state", readonly=True) as store:
         assert (await verify(store)).ok
         assert [record.type async for record in store.read("web/ann")][-1] == "turn/end"
