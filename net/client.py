@@ -71,14 +71,14 @@ class Client:
         await self._link.call("delete", m.Delete(agent=id, tree=tree))
 
     def agents(
-        self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None
+        self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None, after: str | None = None
     ) -> AsyncIterator[AgentSummary]:
-        """All agents that the token is for, in order of their ids; `waiting` picks those whose turn waits for that kind. Break
-        off whenever you like."""
+        """All agents that the token is for (those behind the id `after`), in order of their ids; `waiting` picks those whose turn
+        waits for that kind. Break off whenever you like."""
         selected = m.Agents(prefix=prefix, labels=_plain(labels), waiting=waiting)
 
-        async def turn(after: str | None) -> tuple[Sequence[AgentSummary], str | None]:
-            page: m.AgentsPage = await self._link.call("agents", msgspec.structs.replace(selected, after=after))
+        async def turn(last: str | None) -> tuple[Sequence[AgentSummary], str | None]:
+            page: m.AgentsPage = await self._link.call("agents", msgspec.structs.replace(selected, after=last or after))
             return page.agents, page.upto if page.more else None
 
         return RemoteListing(turn)

@@ -3,6 +3,8 @@
 A program that was written against one works with the other. What differs is said by the types: values are those of the wire (an
 `output` that was a struct arrives as plain data), and `status` is what was last heard. Every send has an id, minted here if the
 caller gives none, so that sending again over a new connection is the same send.
+
+The signatures stand here and there, since every one has its own types (of outcomes, streams, forks); a test holds them together.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ async def test_listings_may_be_left_at_any_time_and_go_over_pages(
         listing = w.client.agents()
         assert [agent.id async for agent in listing] == ids
         assert [agent.id async for agent in listing] == []
+        assert [agent.id async for agent in w.client.agents(after="a2")] == ids[3:]
         assert [question async for question in w.client.approvals()] == []
 
 
