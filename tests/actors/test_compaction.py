@@ -10,16 +10,14 @@ from helpers import events, history, make, opened, order, records, say
 from talkers import LONG, NOT_COUNTED, TWICE, WINDOW, full, said, summariser, tail, talker
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors import Plugin, Replace, System, tool
-from callboard.actors.models import Prepared
+from callboard.actors import Plugin, Replace, tool
 from callboard.actors.plugins import Budget, Commands, Compaction
 from callboard.actors.plugins.compaction.extract import HEAD
 from callboard.actors.testing import Reply, ScriptedModel, every_crash
 from callboard.storage import Message, Request, Store, TextBlock, UsageError
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
-from callboard.storage.errors import ModelError
-from callboard.storage.messages import Failure, Usage
+from callboard.storage.messages import Usage
 
 
 async def test_c199_over_budget_at_compact_a_summary_stands_before_the_turn_is_built() -> None:
@@ -42,29 +40,6 @@ async def test_c199_a_prompt_that_fills_the_window_by_itself_is_counted_before_i
         await say(ref, "1 " + LONG, message_id="m1")
         await say(ref, "2 " + LONG * 4, message_id="m2")
         assert tail(await order(system.store), 2).startswith("TS2 cut(")
-
-
-@pytest.mark.parametrize("known", [True, False])
-async def test_c199_a_history_that_came_with_the_agent_is_shortened_before_anything_is_sent(known: bool) -> None:
-    model = talker(window=WINDOW if known else None, refuse=lambda request: full(request) > WINDOW)
-    past = [Message(f"h{n}", "user" if n % 2 == 0 else "assistant", (TextBlock(f"{n} {LONG}"),)) for n in range(10)]
-    async with System.open(store := MemoryStore(), agents=[agent := make(model, plugins=[Compaction(summary_tokens=100)])]) as system:
-        ref = await system.spawn(agent, id="a", history=past)
-        await say(ref, "And now?", message_id="m1")
-    refused = await events(store, e.RequestFailed)
-    assert len(refused) == (0 if known else 1)
-    assert full(model.requests[-1]) <= WINDOW
-    assert "TS1 cut(" in await order(store) if known else True
-
-
-async def test_a_model_that_cannot_answer_such_a_request_has_no_window() -> None:
-    class Picky(ScriptedModel):
-        def prepare(self, request: Request) -> Prepared:
-            raise ModelError("UNSUPPORTED", "not this")
-
-    async with opened(make(Picky([]), plugins=[Compaction()])) as (system, ref):
-        assert (await ref.ask("hi")).reason == e.Errored(Failure("UNSUPPORTED", "not this"))
-        assert "compact-failed" not in await order(system.store)
 
 
 @tool(replay="safe")
