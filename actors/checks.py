@@ -31,6 +31,18 @@ def refuse_unknown(name: str, unknown: Mapping[str, object], options: Iterable[s
     raise UsageError(f"Agent({name!r}) has no option {option!r}{hint}")
 
 
+def check_by_name(option: str, given: Any, example: str) -> None:
+    """An option of `System.open` that is a mapping from names."""
+    if given is not None and not isinstance(given, Mapping):
+        raise UsageError(f"{option}={given!r} has no names; give a mapping: {option}={{{example!r}: ...}}")
+
+
+def check_duration(option: str, given: Any) -> None:
+    """An option of `System.open` in seconds; endless is a number, too."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+        raise UsageError(f"{option}={given!r} is no number of seconds; for no end write {option}=math.inf")
+
+
 def check_name(name: Any) -> None:
     """The name of a definition: a short text on one line."""
     if not isinstance(name, str):

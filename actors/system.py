@@ -24,6 +24,7 @@ from ..storage.store import Flag, Head, Store
 from .agent import Agent
 from .channels.channel import Channel, Deliver
 from .channels.switchboard import agents_of
+from .checks import check_by_name, check_duration
 from .collector import Mode, collector
 from .content import mint_id
 from .deleting import delete
@@ -91,7 +92,12 @@ class System:
         Raises:
             StoreInUse: another process, or another system here, owns the folder.
             StoreError: the store cannot be opened.
+            UsageError: an option is not what it should be; the text says what to write.
         """
+        check_by_name("channels", channels, "irc")
+        check_by_name("models", models, "openai")
+        check_duration("grace", grace)
+        check_duration("idle_after", idle_after)
         async with AsyncExitStack() as stack:
             stack.enter_context(collector(gc))
             if isinstance(store, str | os.PathLike):

@@ -120,7 +120,7 @@ async def test_c163_c267_stop_and_its_cancel_are_one_append_wherever_the_kill() 
 
     async for crash in every_crash(scenario):
         said, parked = crash.result
-        assert said == "Stopped. 1 message waits; your next one lets them run first.", crash
+        assert said == "Stopped. 1 message waits, and runs before your next one.", crash
         assert parked == ["B"], crash
         log = await order(crash.store)
         assert log.count("cmd cmdres out TC1") == 1, crash

@@ -124,7 +124,7 @@ async def test_c163_stop_parks_what_waits_and_counts_it() -> None:
         await ref.steer("C", message_id="C")
         said = (await ref.ask("/stop")).text
         await ref.wait_idle()
-        assert said == "Stopped. 2 messages wait; your next one lets them run first."
+        assert said == "Stopped. 2 messages wait, and run before your next one."
         stopped = f"{BEGUN} put[t](B) put[s](C) cmd cmdres TC1 A{{cut}} SE TE1{{aborted user}}"
         assert await order(store) == stopped
         assert [item.parked for item in await ref.pending()] == [True, True]

@@ -174,6 +174,23 @@ async def test_a_call_that_makes_no_sense_says_what_to_write(call: Any, text: st
             await call(ref)
 
 
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("channels", "channels=['x'] has no names; give a mapping: channels={'irc': ...}"),
+        ("models", "models=['x'] has no names; give a mapping: models={'openai': ...}"),
+        ("grace", "grace=['x'] is no number of seconds; for no end write grace=math.inf"),
+        ("idle_after", "idle_after=['x'] is no number of seconds; for no end write idle_after=math.inf"),
+    ],
+)
+async def test_an_option_of_open_that_cannot_be_says_what_to_write(option: str, text: str) -> None:
+    options: dict[str, Any] = {option: ["x"]}
+    with pytest.raises(UsageError) as caught:
+        async with System.open(":memory:", **options):
+            raise AssertionError("it opened")
+    assert str(caught.value) == text
+
+
 async def test_what_is_no_definition_and_no_labels_is_refused() -> None:
     nothing: Any = "planner"
     with pytest.raises(UsageError, match="'planner' is no Agent; give definitions"):

@@ -130,7 +130,9 @@ def _stopped(turn: bool, children: int, waiting: int) -> str:
         stopped = f"Stopped, with {children} {'child' if children == 1 else 'children'}."
     if not waiting:
         return stopped
-    return f"{stopped} {waiting} {'message waits' if waiting == 1 else 'messages wait'}; your next one lets them run first."
+    if waiting == 1:
+        return f"{stopped} 1 message waits, and runs before your next one."
+    return f"{stopped} {waiting} messages wait, and run before your next one."
 
 
 CONVERSATION = [new, undo, compact, fork, stop]
