@@ -65,6 +65,11 @@ class Children(Fold):
                 return found
         return None
 
+    @property
+    def living(self) -> bool:
+        """Whether any has not ended."""
+        return bool(self._alive)
+
     def alive(self) -> tuple[Child, ...]:
         """Children that have not ended."""
         return tuple(self._alive.values())

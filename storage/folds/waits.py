@@ -80,9 +80,11 @@ def wait_kinds(at: Position, approvals: Approvals, asks: Asks, children: Childre
     """Which of `KINDS` hold: of the open turn, or of an agent at rest, which may wait for a clock (`timed`) and for children that
     work in the background."""
     if not at.open:
+        if not timed and not children.living:
+            return ()  # as usual
         found = {"child"} if any(child.background for child in children.alive()) else set[str]()
         return _sorted({"timer", *found} if timed else found)
-    if not at.calls and at.retry_at is None and not approvals.open:
+    if at.retry_at is None and not (approvals.open or asks.asked or children.living):
         return ()  # the usual case, asked at every commit
     found = {"approval"} if approvals.open else set[str]()
     if at.retry_at is not None:
