@@ -11,6 +11,7 @@ gives it back late, so the thread is handed finished rows and makes a handful of
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,13 @@ from .lmdb_thread import WriterThread
 
 LAZY_COMMITS: Final = 64
 """Commits after which the derived tables are written."""
-LAZY_FRAMES: Final = 4096
-"""The same in frames: what a reader has to scan at most."""
+LAZY_FRAMES: Final = 2048
+"""The same in frames. Half as many may join until they are written: so much a reader has to scan."""
+LAZY_ROWS: Final = 256
+"""Rows of derived tables that go with one commit; more only with one that adds more."""
+CLOSING_ROWS, CLOSING_S = 1024, 1.0
+"""Rows that go with one commit at closing, and after how long what is left is left: whoever opens the store next reads the
+journal instead."""
 LOOKED_AT: Final = 2000
 """Heads that `agents` looks at between two checkpoints."""
 
@@ -43,9 +49,10 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
 class LmdbStore:
     """A store in a folder; `await LmdbStore.open(path)` opens one."""
 
-    def __init__(self, folder: Folder, *, readonly: bool, lazy_commits: int = LAZY_COMMITS) -> None:
+    def __init__(self, folder: Folder, *, readonly: bool, lazy_commits: int = LAZY_COMMITS, lazy_rows: int = LAZY_ROWS) -> None:
         self._open: Folder | None = folder
-        self._name, self._readonly, self._lazy_commits = str(folder.path), readonly, lazy_commits
+        self._name, self._readonly = str(folder.path), readonly
+        self._lazy_commits, self._lazy_rows = lazy_commits, lazy_rows
         self._counters = folder.counters
         self._fences: dict[str, int] = {}
         self._epoch = folder.session << 32
@@ -62,6 +69,7 @@ class LmdbStore:
         map_size: int | None = None,
         map_limit: int | None = None,
         lazy_commits: int = LAZY_COMMITS,
+        lazy_rows: int = LAZY_ROWS,
     ) -> LmdbStore:
         """The store in the folder `path`.
 
@@ -75,7 +83,8 @@ class LmdbStore:
         """
         opening = partial(open_folder, _absolute(path), readonly=readonly, sync=sync, map_size=map_size, map_limit=map_limit)
         # The thread cannot be abandoned: a cancel half-way would leave the folder open with nobody to close it.
-        return cls(await trio.to_thread.run_sync(opening), readonly=readonly, lazy_commits=lazy_commits)
+        folder = await trio.to_thread.run_sync(opening)
+        return cls(folder, readonly=readonly, lazy_commits=lazy_commits, lazy_rows=lazy_rows)
 
     @property
     def name(self) -> str:
@@ -141,8 +150,8 @@ class LmdbStore:
             plan = Plan(overlay, folder.tables, self._fences, txn)
             for unit in units:
                 plan.add(unit)
-            if overlay.commits >= self._lazy_commits or overlay.frames >= LAZY_FRAMES:
-                plan.write_out()
+            if overlay.aim(self._lazy_commits, LAZY_FRAMES):
+                plan.write_out(self._lazy_rows)
             plan.finish()
         return plan
 
@@ -157,6 +166,7 @@ class LmdbStore:
             raise
         self._counters["flushes"] += 1
         self._counters["frames_written"] += plan.frames
+        self._counters["rows_written"] += plan.rows
         plan.settle()
         for agent in plan.deleted():
             self._fences.pop(agent, None)
@@ -289,16 +299,23 @@ class LmdbStore:
                     await trio.to_thread.run_sync(self._finish, folder)
 
     async def _write_tail(self, folder: Folder) -> None:
-        if not folder.overlay.known or not folder.overlay.dirty:
-            return
+        end = time.monotonic() + CLOSING_S
+        while folder.overlay.known and folder.overlay.dirty:
+            if time.monotonic() > end or not await self._write_part(folder):
+                # Nothing is lost: whoever opens the folder next reads the journal's tail instead.
+                self._counters["tails_left"] += 1
+                return
+
+    async def _write_part(self, folder: Folder) -> bool:
+        folder.overlay.aim(0, 0)
         with folder.view() as txn:
             plan = Plan(folder.overlay, folder.tables, self._fences, txn)
-            plan.write_out()
+            plan.write_out(CLOSING_ROWS)
         try:
             await self._write(folder, plan)
         except StoreFull:
-            # Nothing is lost: whoever opens the folder next reads the journal's tail instead.
-            self._counters["tails_left"] += 1
+            return False
+        return True
 
     def _finish(self, folder: Folder) -> None:
         self._thread.stop()
@@ -307,8 +324,10 @@ class LmdbStore:
         close_folder(folder)
 
     def statistics(self) -> Mapping[str, Any]:
-        """Counters: commits, flushes, frames written, read and scanned, chunk rows and heads read; of this process."""
-        names = ("commits", "flushes", "frames_written", "frames_read", "frames_scanned", "chunk_rows_read", "heads_read")
+        """Counters: commits, flushes, rows and frames written, frames read and scanned, chunk rows and heads read; of this
+        process."""
+        written = ("commits", "flushes", "frames_written", "rows_written")
+        names = (*written, "frames_read", "frames_scanned", "chunk_rows_read", "heads_read")
         overlay = self._folder().overlay
         return {
             **{name: self._counters[name] for name in names},

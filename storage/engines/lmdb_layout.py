@@ -121,14 +121,14 @@ _decode_snapshot = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
 
 class Row:
     """An agent's head in memory. `recent` and `full` are the positions that the index does not have yet, as flat pairs of
-    (position, first seq); `stored` are the flags that the tables have."""
+    (position, first seq); `stored` are the flags that the tables have, `since` is the oldest position that they do not have."""
 
-    __slots__ = ("agent", "below", "epoch", "full", "last", "log", "recent", "stored", "summary", "time")
+    __slots__ = ("agent", "below", "epoch", "full", "last", "log", "recent", "since", "stored", "summary", "time")
 
     def __init__(self, agent: str, log: int, below: Ancestry) -> None:
         self.agent, self.log, self.below = agent, log, below
         self.last = below[-1][1] if below else -1
-        self.time = self.epoch = 0
+        self.time = self.epoch = self.since = 0
         self.summary, self.stored = Summary(), frozenset[Flag]()
         self.recent = array("q")
         self.full: list[array[int]] = []

@@ -1,27 +1,35 @@
 """What the derived tables do not have yet, in memory: heads, positions and message ids of the journal's tail.
 
-The owner of a folder feeds it with each commit and writes it out now and then; a process that only reads catches up from the
-journal, in the transaction it reads with. Either way tables and overlay together say what the journal says, and where both
-know an agent the overlay is right.
+The owner of a folder feeds it with each commit and writes it out now and then (`lmdb_parts`); a process that only reads catches
+up from the journal, in the transaction it reads with. Either way tables and overlay together say what the journal says, and where
+both know an agent the overlay is right. Tables may be ahead of the position they are said to be valid up to, of some agents: so a
+frame that a head knows already is not added to it again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..codec import decode_frame
 from ..store import Flag, Head
-from .lmdb_layout import Row, State, decode_log, decode_state, encode, encode_places, flag_key, id_key, key, pair, unkey
+from .lmdb_layout import Row, State, decode_log, decode_state, flag_key, id_key, key, unkey
 
 if TYPE_CHECKING:
     from .lmdb_env import Tables, Transaction
+    from .lmdb_parts import Part
 
 KEPT: Final = 1000
 """Heads that are kept in memory although the tables have them."""
 
-Rows = dict[str, list[tuple[bytes, bytes]]]
+
+class Goal(NamedTuple):
+    """What is being written out: all up to this position; and the commits and frames that were waiting when it began."""
+
+    position: int
+    commits: int
+    frames: int
 
 
 class Overlay:
@@ -36,6 +44,7 @@ class Overlay:
         self.dirty: dict[str, Row] = {}
         self.ids: dict[int, dict[str, int]] = {}
         self.commits = self.frames = 0
+        self.goal: Goal | None = None
 
     # -- following the disk
 
@@ -51,6 +60,7 @@ class Overlay:
     def _forget(self) -> None:
         self.heads, self.dirty, self.ids = {}, {}, {}
         self.commits = self.frames = 0
+        self.goal = None
 
     def _scan(self, txn: Transaction) -> None:
         logs: dict[int, Row | None] = {}
@@ -66,8 +76,9 @@ class Overlay:
             row = logs[frame.log]
             if row is None:
                 continue  # deleted; only a fork reads it, by the index
-            row.last, row.time, row.epoch, row.summary = frame.last, frame.end, frame.epoch, frame.summary
-            row.add(self.scanned, frame.first)
+            if frame.last > row.last:  # else its head was written out since
+                row.last, row.time, row.epoch, row.summary = frame.last, frame.end, frame.epoch, frame.summary
+                row.add(self.scanned, frame.first)
             self.frames += 1
             self._touch(row)
             for message_id, offset in frame.ids.items():
@@ -82,6 +93,8 @@ class Overlay:
         return row if row is not None and row.log == log else Row(stored.agent, log, stored.below)
 
     def _touch(self, row: Row) -> None:
+        if row.agent not in self.dirty:
+            row.since = self.scanned
         self.heads[row.agent] = self.dirty[row.agent] = row
 
     # -- fed by the owner, after its transaction is on disk
@@ -146,34 +159,32 @@ class Overlay:
 
     # -- writing out
 
-    def rows(self) -> tuple[Rows, list[Callable[[Transaction], None]], State]:
-        """What to put in the derived tables so that they are valid up to here, and what to remove from them."""
-        index = [(pair(row.log, block[1]), encode_places(block)) for row in self.dirty.values() for block in row.full]
-        ids = [(id_key(log, m), key(seq)) for log, found in self.ids.items() for m, seq in found.items()]
-        on = [(flag_key(f, row.agent), b"") for row in self.dirty.values() for f in row.flags - row.stored]
-        off = [flag_key(f, row.agent) for row in self.dirty.values() for f in row.stored - row.flags]
-        heads = [(row.agent.encode(), row.encode()) for row in self.dirty.values()]
-        state = State(self.scanned, self.state.changes, self.state.position, self.state.log)
-        rows: Rows = {"heads": sorted(heads), "index": sorted(index), "ids": sorted(ids), "flags": sorted(on)}
-        rows["meta"] = [(b"state", encode(state))]
-        flags = self._tables["flags"]
+    def aim(self, commits: int, frames: int) -> bool:
+        """Whether to write some of it out with the next commit: what was begun, or else all there is, if it is so much."""
+        if self.goal is None and (self.commits >= commits or self.frames >= frames):
+            self.goal = Goal(self.scanned, self.commits, self.frames)
+        return self.goal is not None
 
-        def unflag(txn: Transaction) -> None:
-            for raw in off:
-                txn.delete(raw, db=flags)
-
-        return rows, [unflag] if off else [], state
-
-    def written(self, state: State) -> None:
-        """The tables have it: forget the tail, keep the heads of those who wrote last."""
-        for row in self.dirty.values():
+    def written(self, part: Part) -> None:
+        """The tables have this part: forget it, keep the heads of those who wrote last."""
+        for log, names in part.ids.items():
+            found = self.ids[log]
+            for name in names:
+                del found[name]
+            if not found:
+                del self.ids[log]
+        for row in part.heads:
             row.full, row.stored = [], row.flags
-        self.heads = dict(self.dirty) if len(self.heads) > KEPT else self.heads
+            del self.dirty[row.agent]
+        if part.state is not None:
+            self._reached(part.state)
+
+    def _reached(self, state: State) -> None:
+        assert self.goal is not None
+        self.commits, self.frames = self.commits - self.goal.commits, self.frames - self.goal.frames
+        self.state, self.goal = state, None
         if len(self.heads) > KEPT:
-            self.heads = {}
-        self.dirty, self.ids = {}, {}
-        self.commits = self.frames = 0
-        self.state = state
+            self.heads = dict(self.dirty)
 
 
 def _merge(one: Iterator[bytes], two: Iterator[bytes]) -> Iterator[bytes]:

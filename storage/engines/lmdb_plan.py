@@ -17,12 +17,15 @@ from ..store import Batch, Delete, Fork, Head, Unit
 from .checks import fence_lost, gone, stale
 from .lmdb_delete import Doomed, delete_log, hold_blob
 from .lmdb_layout import Ancestry, LogRow, Row, State, encode, key, pair, unkey
-from .lmdb_overlay import Overlay, Rows
+from .lmdb_overlay import Overlay
+from .lmdb_parts import Part, Rows, next_part
 
 if TYPE_CHECKING:
     from .lmdb_env import Tables, Transaction
 
 APPENDED = ("journal", "chunks")
+CATCH_UP = 2
+"""How many rows of derived tables a commit writes for each that it will cause, so that what waits becomes less."""
 Added = tuple[Row, int, int, Head, Mapping[str, int]]
 """What the overlay has to know of a frame: head before it, position, first seq, head after it, ids. (A closure would be as short,
 and eight objects more for every agent and commit: many agents at once keep the garbage collector busy.)"""
@@ -59,7 +62,7 @@ class Plan:
     def __init__(self, overlay: Overlay, tables: Tables, fences: Mapping[str, int], txn: Transaction) -> None:
         self._overlay, self._tables, self._fences, self._txn = overlay, tables, fences, txn
         self._all = Staged()
-        self._written: State | None = None
+        self._written: Part | None = None
         self.state = overlay.state
         self._position = max(overlay.scanned, self.state.valid, self.state.position)
         self._log = max(_last_key(txn, tables["logs"]), self.state.log)
@@ -74,6 +77,11 @@ class Plan:
     def frames(self) -> int:
         """How many batches it writes."""
         return self._all.frames
+
+    @property
+    def rows(self) -> int:
+        """How many rows it puts, beside those of deletes and blobs: so often the thread gives up Python's lock."""
+        return sum(map(len, self._all.rows.values()))
 
     def add(self, unit: Unit) -> None:
         """Check and encode one unit; the answer is the next of `results`. Positions of a unit that fails stay unused."""
@@ -181,13 +189,16 @@ class Plan:
 
     # -- the job
 
-    def write_out(self) -> None:
-        """Write the derived tables in the same transaction, before anything else of it."""
-        rows, work, self._written = self._overlay.rows()
-        self.state = self._written
-        for table, found in rows.items():
+    def write_out(self, least: int) -> None:
+        """Write some of what the derived tables lack in the same transaction, before anything else of it: so many rows, or
+        more if the plan itself adds more to them."""
+        causes = sum(3 + len(e[4]) for e in self._all.effects if not isinstance(e, Row))  # a head, two flags, and ids
+        part = self._written = next_part(self._overlay, max(least, CATCH_UP * causes))
+        self.state = part.state or self.state
+        for table, found in part.rows.items():
             self._all.rows[table] = found + self._all.rows.get(table, [])
-        self._all.work[:0] = work
+        if part.off:
+            self._all.work.insert(0, partial(part.unflag, self._tables["flags"]))
 
     def finish(self) -> None:
         """Nothing more will be added."""

@@ -88,8 +88,9 @@ class _Errand(trio.abc.Instrument):
 
     def stand_aside(self) -> None:
         """Leave Python's lock to the thread until its rows are put, or for `ASIDE_S`."""
-        self._flushing = self._put.acquire(timeout=ASIDE_S)
-        self._again = time.perf_counter() + (GLANCE_EVERY_S if self._flushing else ASIDE_S)
+        longest = ASIDE_S
+        self._flushing = self._put.acquire(timeout=longest)
+        self._again = time.perf_counter() + (GLANCE_EVERY_S if self._flushing else longest)
 
     def before_io_wait(self, timeout: float) -> None:
         """A pass is over; without a `timeout` the next one follows at once."""

@@ -1,25 +1,18 @@
-"""Both engines against the conformance suite, and against a model of plain dicts."""
+"""Both engines against the conformance suite."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from benches import LmdbBench, MemoryBench
+from benches import ENGINES, engine_bench
 
 from callboard.storage import conformance
 from callboard.storage.conformance import Check
-from callboard.storage.conformance_kit import Bench
 
 
-def bench(engine: str, folder: Path) -> Bench:
-    """The engine's bench; `lazy` writes derived tables at every commit, which takes other paths than never."""
-    if engine == "memory":
-        return MemoryBench()
-    return LmdbBench(folder / "store", lazy_commits=0 if engine == "lmdb-eager" else 64)
-
-
-@pytest.mark.parametrize("engine", ["memory", "lmdb", "lmdb-eager"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 async def test_c232_every_engine_passes_the_suite(check: Check, engine: str, tmp_path: Path) -> None:
-    await check(bench(engine, tmp_path))
+    with engine_bench(engine, tmp_path / "store") as bench:
+        await check(bench)

@@ -9,7 +9,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 import trio
-from benches import LmdbBench, MemoryBench
+from benches import ENGINES, engine_bench
 from hypothesis import given, settings
 
 from callboard.storage.conformance_kit import Bench, batch, chunks, created, note, put
@@ -137,10 +137,9 @@ class Run:
                 assert await store.blob(digest) == digest.encode()
 
 
-@pytest.mark.parametrize("engine", ["memory", "lmdb", "lmdb-eager"])
+@pytest.mark.parametrize("engine", ENGINES)
 @settings(deadline=None, max_examples=60)
 @given(steps=st.lists(step, max_size=25))
 def test_c232_any_life_of_a_store_is_that_of_the_model(engine: str, steps: list[tuple[object, ...]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        bench = MemoryBench() if engine == "memory" else LmdbBench(Path(folder) / "s", 0 if engine == "lmdb-eager" else 64)
+    with tempfile.TemporaryDirectory() as folder, engine_bench(engine, Path(folder) / "s") as bench:
         trio.run(Run(bench).live, steps)

@@ -11,6 +11,7 @@ from benches import LmdbBench
 from callboard.storage.conformance_kit import batch, chunks, create, created, fork, note, put, seqs, write
 from callboard.storage.engines.lmdb import LmdbStore
 from callboard.storage.engines.lmdb_layout import TABLES
+from callboard.storage.engines.lmdb_parts import next_part
 from callboard.storage.opening import open_store
 from callboard.storage.records import Record
 from callboard.storage.runs import ChunkRun
@@ -160,7 +161,8 @@ async def test_a_page_read_while_a_commit_settles_shows_no_frame_twice(tmp_path:
         await write(store, [batch("a", epoch, [note(seq)])])
     folder = store._open  # pyright: ignore[reportPrivateUsage]
     assert folder is not None
-    rows, _, _ = folder.overlay.rows()
+    assert folder.overlay.aim(0, 0)
+    rows = next_part(folder.overlay, 1000).rows
     with folder.env.begin(write=True) as txn:
         txn.cursor(db=folder.tables["index"]).putmulti(rows["index"])
         txn.cursor(db=folder.tables["heads"]).putmulti(rows["heads"])
