@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -27,3 +28,6 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("callboard", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("callboard")
     config.pluginmanager.register(RootIsNoTestPackage())
+    # A shell that starts this in the background lets it ignore Ctrl-C, and all that it starts: but tests send it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

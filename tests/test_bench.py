@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bench", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_a_case_is_measured_beside_its_floor_and_kept_as_json(tmp_path: Path) -> None:

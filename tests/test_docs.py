@@ -114,7 +114,7 @@ def test_programs_of_the_readme_run_and_print_what_they_say(number: int, tmp_pat
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

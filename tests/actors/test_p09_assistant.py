@@ -72,7 +72,7 @@ class IrcServer:
             self._heard.unpark_all()
 
     async def wait_online(self) -> None:
-        with trio.fail_after(30):  # a program that cannot start never comes
+        with trio.fail_after(120):  # a program that cannot start never comes
             await self.online.wait()
 
     async def say(self, text: str, id: str) -> None:
@@ -80,7 +80,7 @@ class IrcServer:
         await self._stream.send_all(f"@msgid={id};x :ann!a@host PRIVMSG #docs :{text}\r\n".encode())
 
     async def wait_for(self, *texts: str) -> None:
-        with trio.fail_after(30):
+        with trio.fail_after(120):
             while not set(texts) <= {text for _, text in self.said}:
                 await self._heard.park()
 
@@ -145,7 +145,7 @@ async def _ask_while_killed(server: IrcServer, folder: Path, port: int) -> None:
 
 
 async def _until_on_disk(folder: Path, message: str) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while True:
             async with open_store(folder / "state", readonly=True) as store:
                 if await store.find("irc:#docs", message) is not None:
@@ -154,7 +154,7 @@ async def _until_on_disk(folder: Path, message: str) -> None:
 
 
 async def _until_sent(folder: Path) -> None:
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         while True:
             async with open_store(folder / "state", readonly=True) as store:
                 head = await store.head("irc:#docs")

@@ -22,6 +22,7 @@ from callboard.net.cli.chatting.session import Session
 from callboard.net.cli.chatting.terminal import Terminal
 from callboard.storage.engines.memory import MemoryStore
 
+PATIENCE_S = 120
 _SEQUENCES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -38,10 +39,12 @@ class Person:
 
     async def see(self, pattern: str, *, keep: bool = False) -> str:
         """Read until the pattern has come; what was read is forgotten up to there, unless it is kept."""
-        with trio.fail_after(30):
-            while (found := re.search(pattern, self.seen)) is None:
+        with trio.move_on_after(PATIENCE_S):
+            while not re.search(pattern, self.seen):
                 await trio.lowlevel.wait_readable(self._fd)
                 self.seen += _SEQUENCES.sub("", os.read(self._fd, 65_536).decode().replace("\r", ""))
+        found = re.search(pattern, self.seen)
+        assert found is not None, f"{pattern!r} did not come; what came: {self.seen!r}"
         self.seen = self.seen if keep else self.seen[found.end() :]
         return found[0]
 
@@ -198,6 +201,8 @@ async def test_what_a_stopped_answer_leaves_waiting_is_said(monkeypatch: pytest.
         person.type("/status\r")
         await person.see(r"0 waiting, 2 parked\n")
         person.type("/history\r")
-        shown = await person.see(r"(?s)You: tell me\n.*heard\n")
+        shown = await person.see(r"(?s)You: tell me\n.*idle")
+        person.type("go on\r")
+        shown += await person.see(r"(?s).*> go on\n.*heard\n")
         assert "\n\n\n" not in shown, "one blank line behind a command"
         await ref.wait_idle()

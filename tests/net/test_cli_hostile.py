@@ -17,7 +17,7 @@ agent = Agent("a", model=ScriptedModel(lambda request: Reply.text("hello")), plu
 
 def command(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     program = f"{sys.executable} -m callboard.net.cli {line}"
-    return subprocess.run(["sh", "-c", program], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(["sh", "-c", program], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture

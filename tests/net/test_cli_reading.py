@@ -258,4 +258,4 @@ def test_a_log_that_nobody_reads_to_its_end_is_no_error(state: str) -> None:
         assert process.stdout is not None and process.stderr is not None
         assert b"log/created" in process.stdout.readline()
         process.stdout.close()
-        assert (process.wait(timeout=60), process.stderr.read()) == (141, b"")
+        assert (process.wait(timeout=120), process.stderr.read()) == (141, b"")

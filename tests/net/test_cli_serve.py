@@ -61,7 +61,7 @@ class Service:
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.said["page"].rstrip("/") + path, data, headers)
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return json.loads(answer.read())
 
 
@@ -96,9 +96,9 @@ def test_told_to_end_it_lets_the_open_turn_finish(service: Callable[..., Service
     _until_running(served)
     served.process.send_signal(signal.SIGTERM)
     (tmp_path / "go").touch()
-    out, err = served.process.communicate(timeout=20)
+    out, err = served.process.communicate(timeout=120)
     assert (served.process.returncode, out, err) == (143, "", "")
-    assert json.loads(asked.communicate(timeout=20)[0])["choices"][0]["message"]["content"] == "done"
+    assert json.loads(asked.communicate(timeout=120)[0])["choices"][0]["message"]["content"] == "done"
 
 
 def test_told_twice_it_ends_at_once_and_the_turn_goes_on_at_the_next_start(
@@ -121,8 +121,8 @@ def test_told_twice_it_ends_at_once_and_the_turn_goes_on_at_the_next_start(
     served.process.send_signal(signal.SIGTERM)
     _until_draining(served)
     served.process.send_signal(signal.SIGTERM)
-    assert served.process.wait(20) == 143
-    assert asked.communicate(timeout=20)[0] == "cut\n"
+    assert served.process.wait(120) == 143
+    assert asked.communicate(timeout=120)[0] == "cut\n"
     monkeypatch.chdir(tmp_path)
     assert main(["why", "state", "slow/u"]) == 0
     assert "turn 1 is open" in capsys.readouterr().out
@@ -172,7 +172,7 @@ _ASK = """
 import json, sys, urllib.request
 request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), json.loads(sys.argv[3]))
 try:
-    print(urllib.request.urlopen(request, timeout=30).read().decode())
+    print(urllib.request.urlopen(request, timeout=120).read().decode())
 except OSError:
     print("cut")
 """
@@ -183,7 +183,7 @@ def _until_running(served: Service) -> None:
     headers = {"authorization": "Bearer a-token"}
     while "callboard_agents_running 1.0" not in figures:
         request = urllib.request.Request(served.said["page"] + "metrics", headers=headers)
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             figures = answer.read().decode()
 
 
@@ -207,18 +207,66 @@ def test_tokens_in_the_environment_are_toml_and_never_quoted() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--key", "k.pem"], "--key goes with --cert"),
-        (["--cert", "none.pem"], "cannot be used"),
+        (["--key", "k.pem"], "--key goes with --cert: give the certificate, too"),
+        (["--cert", "none.pem"], "none.pem cannot be read (No such file or directory): TLS needs a certificate and its key"),
+        (["--cert", __file__], "cannot be used (NO_START_LINE): give both in PEM form"),
         (["--drain", "x"], "invalid choice"),
+        (["--proxy", "front"], "name a proxy by its address"),
+        (["--tokens", "none.toml"], "cannot be read (No such file or directory): write a file with a table for each"),
+        (["--host", "0.0.0.0"], "give it tokens (a TOML file), or bind 127.0.0.1"),
+        (["--host", "192.0.2.1", "--tokens", "good.toml"], "'192.0.2.1' is no address of this machine: bind 127.0.0.1"),
+        (["--tokens", "bad.toml"], "bad.toml: token 2 is wrong (Invalid enum value 'reed' - at `$.scopes[0]`): give it scopes"),
+        (["--bogus"], "see `callboard serve --help`"),
     ],
 )
 def test_c230_what_cannot_be_served_is_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
 ) -> None:
-    (tmp_path / "slow.py").write_text(SOURCE)
-    assert main(["serve", str(tmp_path / "state"), str(tmp_path / "slow.py"), *words]) == 2
+    monkeypatch.chdir(tmp_path)
+    Path("slow.py").write_text(SOURCE)
+    Path("good.toml").write_text('["a"]\nscopes = ["read"]\n')
+    Path("bad.toml").write_text('["a"]\nscopes = ["read"]\n["b"]\nscopes = ["reed"]\n')
+    assert main(["serve", "state", "slow.py", *words]) == 2
     out, err = capsys.readouterr()
     assert out == "" and says in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("x = 1\n", 'there is no Agent in agents.py; write one at its top level: NAME = Agent("NAME", model="PROVIDER:MODEL")'),
+        ("class Desk: ...\na = Agent('a', deps=Desk)\n", "expects `deps` of Desk, and it has none; write deps = Desk(...) there"),
+        ("class Desk: ...\na = Agent('a', deps=Desk)\ndeps = 5\n", "expects `deps` of Desk, and its `deps` is a int"),
+        ("a = Agent('a')\nb = Agent('a', model='x:y')\n", "two definitions are named 'a'"),
+        ("a = Agent('a')\nchannels = {'c': 3}\n", "give a Channel, or an async function"),
+    ],
+)
+def test_c230_a_file_that_cannot_be_served_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, source: str, says: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agents.py").write_text(f"from callboard import Agent\n{source}")
+    assert main(["serve", "state", "agents.py", "--port", "0"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and says in err and err.count("\n") == 1
+
+
+def test_c230_a_file_in_the_place_of_the_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("agents.py").write_text("")
+    assert main(["serve", "agents.py"]) == 2
+    assert "write `callboard serve STATE agents.py`, STATE being any folder" in capsys.readouterr().err
+
+
+def test_c230_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("slow.py").write_text(SOURCE)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "state", "slow.py", "--port", port]) == 2
+    assert f"port {port} of 127.0.0.1 is taken by another process: choose another one, or 0" in capsys.readouterr().err
 
 
 def test_without_a_file_nothing_runs_and_what_ran_can_be_read(

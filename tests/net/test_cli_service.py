@@ -85,7 +85,7 @@ def test_a_served_file_is_tailed_and_its_questions_are_answered(
         assert "hello" in line(tail)
         assert "turn 1 completed" in line(tail)
         tail.send_signal(signal.SIGINT)
-        assert tail.wait(10) == 130
+        assert tail.wait(120) == 130
     capsys.readouterr()
     assert main(["approvals", url]) == 4
     assert "missing or wrong" in capsys.readouterr().err
@@ -97,7 +97,7 @@ def test_a_served_file_is_tailed_and_its_questions_are_answered(
     assert main(["answer", url, "e/1!7", "allow", "--by", "ann"]) == 2
     assert "was answered" in capsys.readouterr().err
     served.send_signal(signal.SIGTERM)
-    assert served.wait(20) == 143
+    assert served.wait(120) == 143
     assert served.communicate()[1] == ""
     assert main(["approvals", url]) == 4
     err = capsys.readouterr().err
@@ -109,7 +109,7 @@ def test_run_again_as_it_is_told_ends_with_the_answer(shop: Path, run: Run, caps
     assert asked.stderr is not None
     told = asked.stderr.readline()
     asked.send_signal(signal.SIGINT)
-    assert asked.wait(20) == 130
+    assert asked.wait(120) == 130
     found = re.search(r"`callboard (answer state) '(\S+)' allow --by NAME`.* again with (--message-id) (\w+)\.", told)
     assert found is not None, told
     assert main([*found[1].split(), found[2], "allow", "--by", "ann"]) == 0
@@ -133,7 +133,7 @@ def test_a_reader_that_goes_away_ends_a_look_at_a_service_quietly(shop: Path, ru
         look = run(*words)
         assert look.stdout is not None
         look.stdout.close()
-        assert look.wait(20) == 141
+        assert look.wait(120) == 141
         assert look.stderr is not None and "callboard:" not in look.stderr.read()
 
 

@@ -175,4 +175,4 @@ def test_output_that_nobody_reads_any_more_is_no_error(folder: Path) -> None:
     with demo(folder) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
-        assert (process.wait(timeout=60), process.stderr.read()) == (141, b"")
+        assert (process.wait(timeout=120), process.stderr.read()) == (141, b"")

@@ -167,7 +167,7 @@ async def test_a_client_that_only_goes_away_leaves_the_turn_running() -> None:
                     {"id": 2, "method": "tools/call", "params": call},
                 ):
                     os.write(write, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-                with trio.fail_after(10):
+                with trio.fail_after(120):
                     while not [a async for a in system.agents() if a.status == "running"]:  # noqa: ASYNC110
                         await trio.sleep(0.01)
                 os.close(write)
@@ -218,7 +218,7 @@ def test_interrupted_it_ends_and_keeps_what_was_open(command: list[str], tmp_pat
         while "serving" not in process.stderr.readline():
             pass
         process.send_signal(signal.SIGTERM)  # its input is still open
-        assert process.wait(10) == 143
+        assert process.wait(120) == 143
 
 
 # -- over HTTP, and both ends ours
@@ -257,7 +257,7 @@ async def test_an_agent_asks_the_agents_of_another_system_over_http(protocol: st
         async with System.open(":memory:", agents=[asker]) as here:
             ref = await here.spawn(asker, id="a")
             for _ in range(2):
-                assert (await ref.ask("go", timeout=20)).ok
+                assert (await ref.ask("go", timeout=120)).ok
             assert [words(result) for result in await results(ref)] == ["1: HI", "2: HI"]
 
 
@@ -271,9 +271,9 @@ async def test_a_session_that_the_server_forgot_is_opened_again() -> None:
             asker = Agent("asker", model=ScriptedModel(replies), plugins=[McpServer.http("there", url, protocol="legacy")])
             async with System.open(":memory:", agents=[asker]) as here:
                 ref = await here.spawn(asker, id="a")
-                await ref.ask("go", timeout=20)
+                await ref.ask("go", timeout=120)
                 server.session_manager._server_instances.clear()
-                await ref.ask("go", timeout=20)
+                await ref.ask("go", timeout=120)
                 assert [result.error for result in await results(ref)] == [None, None]
 
 
@@ -290,13 +290,13 @@ async def test_a_server_over_http_that_dies_in_a_call_costs_one_error_and_is_fou
             with trio.CancelScope() as life:
                 async with over_http(agents_server(there), port):
                     await ref.followup("go", message_id="m")
-                    with trio.fail_after(20):
+                    with trio.fail_after(120):
                         while not [a async for a in there.agents() if a.status == "running"]:  # noqa: ASYNC110
                             await trio.sleep(0.01)
                     life.cancel()
-            assert (await ref.outcome("m", timeout=20)).ok
+            assert (await ref.outcome("m", timeout=120)).ok
             await (await there.get("mcp/echo/s")).cancel()
             async with over_http(agents_server(there), port):
-                assert (await ref.ask("go", timeout=20)).ok
+                assert (await ref.ask("go", timeout=120)).ok
             lost, found = await results(ref)
             assert lost.error in ("MCP_LOST", "MCP_ERROR") and found.error is None

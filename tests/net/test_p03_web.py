@@ -70,13 +70,13 @@ class Site:
     def end(self, number: int) -> int:
         assert self._process is not None
         self._process.send_signal(number)
-        return self._process.wait(60)
+        return self._process.wait(120)
 
     @asynccontextmanager
     async def browser(self, user: str) -> AsyncGenerator[httpx.AsyncClient]:
         cookies = {"session": f"secret-of-{user}"}
-        async with httpx.AsyncClient(base_url=f"http://{self.address}", cookies=cookies, timeout=20) as client:
-            with trio.fail_after(30):
+        async with httpx.AsyncClient(base_url=f"http://{self.address}", cookies=cookies, timeout=120) as client:
+            with trio.fail_after(120):
                 while not await answers(client):  # noqa: ASYNC110  (it is another process)
                     await trio.sleep(0.02)
             yield client

@@ -62,7 +62,7 @@ def start(tmp_path: Path) -> Generator[Start]:
 
 async def until_asked(state: Path) -> None:
     """Wait for the question to be on disk."""
-    with trio.fail_after(30):
+    with trio.fail_after(120):
         async with open_store(state, readonly=True) as store:
             while not any("approval" in head.summary.waits for head in await store.agents()):  # noqa: ASYNC110 (another process writes)
                 await trio.sleep(0.02)
@@ -84,7 +84,7 @@ def test_p04_approval(start: Start, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["approvals", url, "--token", "test-token"]) == 0
     assert "Refund 80.00 EUR for order 17?" in capsys.readouterr().out
     clerk = start("clerk")
-    assert clerk.communicate(timeout=30)[0].splitlines() == [
+    assert clerk.communicate(timeout=120)[0].splitlines() == [
         "desk/17 Refund 80.00 EUR for order 17?",
         "Your money is refunded.",
     ]

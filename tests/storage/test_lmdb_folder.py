@@ -32,7 +32,7 @@ async def a_store(folder: Path, agents: int = 1) -> None:
 
 def child(code: str, *args: object) -> str:
     """Run code in another process; its output."""
-    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code, *map(str, args)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -317,7 +317,7 @@ async def test_a_cancelled_commit_is_still_known(tmp_path: Path, monkeypatch: py
     gate, run = threading.Event(), Plan.run
 
     def gated(self: Plan, txn: Transaction) -> None:
-        gate.wait(10)
+        gate.wait(120)
         run(self, txn)
 
     monkeypatch.setattr(Plan, "run", gated)

@@ -38,7 +38,7 @@ def test_a_store_opens_for_reading_while_its_owner_is_stuck_in_a_transaction(tmp
         assert owner.stdout is not None
         assert owner.stdout.readline() == "held\n"
         # A reader that waits for a lock cannot be cancelled, so it is a process that can be killed.
-        said = subprocess.run([*command, READ, str(folder)], capture_output=True, text=True, timeout=60, check=False)
+        said = subprocess.run([*command, READ, str(folder)], capture_output=True, text=True, timeout=120, check=False)
         owner.communicate("")
     assert said.stdout == "['a']\n", said.stderr
 
