@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from . import (
+    active,
     aims,
     appends,
     cancel_tree,
@@ -47,7 +48,7 @@ from .peers import standings
 from .running import Patience, run
 
 MODULES = (
-    *(floor, turns, appends, mail, spawning, opening, idle, listing, restart, replay),
+    *(floor, turns, appends, mail, spawning, opening, idle, active, listing, restart, replay),
     *(cancel_tree, followers, curves, year),
 )
 CASES: dict[str, Case] = {case.name: case for module in (*MODULES, peers) for case in module.CASES}

@@ -69,6 +69,12 @@ async def test_agents_that_rest_have_no_task_and_are_hardly_held(case: Any, tmp_
     assert sample.held_bytes < 5_000, "the books of a system are in it, shared by few"
 
 
+@pytest.mark.parametrize("case", ["active"], indirect=True)
+async def test_an_agent_in_the_middle_of_an_answer_has_one_task(case: Any, tmp_path: Path) -> None:
+    sample = await case.measure(20, tmp_path)  # it counts the tasks
+    assert 5_000 < sample.held_bytes < 50_000
+
+
 @pytest.mark.parametrize("case", ["year"], indirect=True)
 async def test_a_year_of_chat_fits_its_window_at_every_request_and_can_be_rebuilt(case: Any) -> None:
     store = MemoryStore()
