@@ -87,7 +87,8 @@ class System:
             model_slots: how many model calls run at once for each provider, or by provider ("*" for all others). None: a quarter
                 of the files that the process may open, 1,024 at most. Families of agents take turns.
             now: the wall clock, in Unix seconds.
-            gc: "server" tunes Python's garbage collector for a process that serves many agents, while the system is open.
+            gc: "server" tunes Python's garbage collector, and how soon threads hand its lock over, for a process that serves many
+                agents, while the system is open.
 
         Raises:
             StoreInUse: another process, or another system here, owns the folder.
