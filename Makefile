@@ -54,9 +54,9 @@ $(OUTSIDE): $(READY)
 	@command -v tmux >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null; } \
 		|| { echo "make outside needs tmux: install it (on Debian: the package tmux)" >&2; exit 1; }
 	@echo "adding a browser and servers to test against (once)" >&2
-	@command -v chromium >/dev/null || { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends chromium >/dev/null; }
-	@command -v tmux >/dev/null || { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends tmux >/dev/null; }
-	@npm install --silent --no-fund --no-audit --prefix $(VENV)/npm @copilotkit/aimock@$(AIMOCK)
+	@command -v chromium >/dev/null || { apt-get -qq -o Acquire::Retries=3 update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 install --yes --no-install-recommends chromium >/dev/null; }
+	@command -v tmux >/dev/null || { apt-get -qq -o Acquire::Retries=3 update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=3 install --yes --no-install-recommends tmux >/dev/null; }
+	@npm install --loglevel=error --no-fund --no-audit --no-update-notifier --prefix $(VENV)/npm @copilotkit/aimock@$(AIMOCK) >/dev/null
 	@$(PIP) install --constraint constraints.txt --group outside
 	@touch $@
 
