@@ -98,11 +98,13 @@ class Access:
         Raises:
             UsageError: they cannot be read; the text does not hold them.
         """
+        where = ""
         if isinstance(tokens, str | os.PathLike):
-            tokens = _read(Path(tokens))
-        self._grants = (
-            None if tokens is None else [(_digest(token), _grant(n, token, tokens[token])) for n, token in enumerate(tokens)]
-        )
+            where, tokens = f"{tokens}: ", _read(Path(tokens))
+        self._grants: list[tuple[bytes, Grant]] | None = None
+        if tokens is not None:
+            named = [(f"{where}token {number}", token) for number, token in enumerate(tokens, 1)]
+            self._grants = [(_digest(token), _grant(which, token, tokens[token])) for which, token in named]
         self._origins = frozenset(origins)
         self._proxies, self.guesses = networks(proxies), guesses or Guesses()
 
@@ -118,8 +120,8 @@ class Access:
             UsageError: others could.
         """
         if self.open and not is_loopback(host):
-            text = f"without tokens the service binds loopback only, and {host!r} is not: give tokens=, or host='127.0.0.1'"
-            raise UsageError(text)
+            text = f"without tokens the service binds loopback only, and {host!r} is not"
+            raise UsageError(f"{text}: give it tokens (a TOML file), or bind 127.0.0.1")
 
     def admit(
         self, headers: Iterable[tuple[bytes, bytes]], subprotocols: Iterable[str] = (), *, safe: bool = False, peer: str = ""
@@ -255,7 +257,8 @@ def _read(path: Path) -> Tokens:
     try:
         return _parse(path.read_text(encoding="utf-8-sig"), str(path))
     except OSError as error:
-        raise UsageError(f"the tokens in {path} cannot be read: {error.strerror or error}") from error
+        text = f"the tokens in {path} cannot be read ({error.strerror or error})"
+        raise UsageError(f'{text}: write a file with a table for each, ["TOKEN"] and then scopes = ["read"]') from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} {_NO_TOML % ''}") from error
 
@@ -272,14 +275,14 @@ def _parse(text: str, where: str) -> Tokens:
     return tokens
 
 
-def _grant(number: int, token: str, granted: object) -> Grant:
+def _grant(which: str, token: str, granted: object) -> Grant:
     if not _TOKEN.fullmatch(token):
-        raise UsageError(
-            f"token {number + 1} is empty or has characters that a header cannot carry; use letters, digits, - and _"
-        )
+        raise UsageError(f"{which} is empty or has characters that a header cannot carry; use letters, digits, - and _")
     try:
         return msgspec.convert(granted, Grant)
     except msgspec.ValidationError as error:
         # A field that is none may be a part of a token which has a dot in it and stands without quotes.
-        why = "it has a field that is none; does it stand in quotes?" if "unknown field" in str(error) else f"{error};"
-        raise UsageError(f"token {number + 1}: {why} It has scopes (of {', '.join(SCOPES)}) and perhaps a prefix") from error
+        unknown = "unknown field" in str(error)
+        why = "has a field that is none (does it stand in quotes?)" if unknown else f"is wrong ({error})"
+        text = f'{which} {why}: give it scopes (of {", ".join(SCOPES)}), as in scopes = ["read"], and perhaps a prefix'
+        raise UsageError(text) from error

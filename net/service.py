@@ -10,10 +10,13 @@ polite way.
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import trio
@@ -106,8 +109,18 @@ async def _listeners(host: str, port: int) -> list[trio.SocketListener]:
     try:
         return await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
-        what = f"port {port} of {host} cannot be had ({error.strerror or error})"
-        raise UsageError(f"{what}: choose another one, or 0 for any that is free") from error
+        raise UsageError(_unbound(host, port, error)) from error
+
+
+def _unbound(host: str, port: int, error: OSError) -> str:
+    """Why nothing can be bound there, and what to do."""
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"{host!r} is no address of this machine: bind 127.0.0.1 to serve it alone, or 0.0.0.0 for whoever reaches it"
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is taken by another process: choose another one, or 0 for any that is free"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"port {port} of {host} may not be bound by this user: choose one from 1024 on"
+    return f"port {port} of {host} cannot be had ({error.strerror or error}): choose another one, or 0 for any that is free"
 
 
 async def _accept(server: Server, doors: list[Any], handlers: trio.Nursery) -> None:
@@ -126,8 +139,28 @@ def _context(tls: ssl.SSLContext | tuple[str, str] | None) -> ssl.SSLContext | N
     if tls is None or isinstance(tls, ssl.SSLContext):
         return tls
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    for path in dict.fromkeys(tls):
+        _check_readable(path)
     try:
-        context.load_cert_chain(*tls)
+        context.load_cert_chain(*tls, password=partial(_refuse_encrypted, tls[1]))
     except OSError as error:
-        raise UsageError(f"the certificate {tls[0]} with the key {tls[1]} cannot be used: {error}") from error
+        reason = getattr(error, "reason", None)  # often the library has none
+        what = f"the certificate {tls[0]} with the key {tls[1]} cannot be used"
+        raise UsageError(
+            f"{what}{f' ({reason})' if reason else ''}: give both in PEM form, and the key of this certificate"
+        ) from error
     return context
+
+
+def _check_readable(path: str) -> None:
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        text = f"{path} cannot be read ({error.strerror or error}): TLS needs a certificate and its key, in PEM form"
+        raise UsageError(text) from error
+
+
+def _refuse_encrypted(path: str) -> str:
+    """In the place of a prompt for a password, at which a service would wait for nobody."""
+    raise UsageError(f"the key {path} is encrypted, and nobody is asked for its password: decrypt it, or give a context")

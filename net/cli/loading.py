@@ -31,7 +31,9 @@ def load_agent(where: str) -> Loaded:
     """
     file, name = _split(where)
     names = vars(_run_file(file))
-    return Loaded(agent_in(names, file, name), names.get("deps"), names.get("models"))
+    agent = agent_in(names, file, name)
+    _check_deps(agent, names, file)
+    return Loaded(agent, names.get("deps"), names.get("models"))
 
 
 def agent_in(names: Mapping[str, Any], file: Path, name: str) -> Agent[Any, Any]:
@@ -84,26 +86,39 @@ def load_served(file: str) -> Served:
     Raises:
         Refused: there is no such file, it fails, or there is no Agent in it.
     """
-    path, name = _split(file)
+    path, name = _split(file, "FILE, a Python file with Agents in it")
     if name:
         raise Refused(f"all Agents of a file are served: give {path} without :{name}")
     names = vars(_run_file(path))
     found: dict[str, Agent[Any, Any]] = {key: value for key, value in names.items() if isinstance(value, Agent)}
     agents = {id(agent): agent for agent in found.values()}
     if not agents:
-        raise Refused(f"there is no Agent in {path}")
+        raise Refused(f'there is no Agent in {path}; write one at its top level: NAME = Agent("NAME", model="PROVIDER:MODEL")')
+    for agent in agents.values():
+        _check_deps(agent, names, path)
     return Served(list(agents.values()), names.get("deps"), names.get("channels"), names.get("models"))
 
 
-def _split(where: str) -> tuple[Path, str]:
+def _check_deps(agent: Agent[Any, Any], names: Mapping[str, Any], file: Path) -> None:
+    """Say in the file's terms what opening a system would say in those of its caller."""
+    deps = names.get("deps")
+    if agent.deps is not None and not isinstance(deps, agent.deps):
+        wanted = agent.deps.__name__
+        has = f"its `deps` is a {type(deps).__name__}" if "deps" in names else "it has none"
+        raise Refused(
+            f"the Agent {agent.name!r} in {file} expects `deps` of {wanted}, and {has}; write deps = {wanted}(...) there"
+        )
+
+
+def _split(where: str, wanted: str = "FILE:NAME, a Python file and the name of the Agent in it") -> tuple[Path, str]:
     file, colon, name = where.rpartition(":")
     if not colon or not (name.isidentifier() or not name):
         file, name = where, ""
     path = Path(file)
     if not path.is_file():
-        raise Refused(f"there is no file {file}; give FILE:NAME, a Python file and the name of the Agent in it")
+        raise Refused(f"there is no file {file}; give {wanted}")
     if path.suffix != ".py":
-        raise Refused(f"{file} is no Python file; give FILE:NAME with a file that ends in .py")
+        raise Refused(f"{file} is no Python file; give {wanted}, whose name ends in .py")
     return path, name
 
 

@@ -56,7 +56,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         close = difflib.get_close_matches(known[0], COMMANDS, n=1)
         guess = f"did you mean `callboard {close[0]}`?" if close else f"the commands are {', '.join(COMMANDS)}"
         raise Refused(f"there is no command {known[0]!r}; {guess}")
-    return make_parser().parse_args(words)
+    arguments, left = make_parser().parse_known_args(words)
+    if left:
+        raise Refused(f"unrecognized arguments: {' '.join(left)}; see `callboard {arguments.command} --help`")
+    return arguments
 
 
 def make_parser() -> Parser:

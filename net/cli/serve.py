@@ -46,7 +46,7 @@ async def command(arguments: argparse.Namespace, output: Output) -> int:
         _announce(server, arguments, output)
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             number = await anext(signals)
-            output.text(f"closing; open turns {'finish' if arguments.drain == 'finish' else 'go on at the next start'}")
+            output.text(_farewell(arguments))
             output.flush()
             await _drain(server, arguments, signals)
         nursery.cancel_scope.cancel()
@@ -65,12 +65,20 @@ async def _again(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
+def _farewell(arguments: argparse.Namespace) -> str:
+    if arguments.drain == "leave":
+        return "closing; open turns go on at the next start"
+    return f"closing; open turns have {arguments.grace:g} s to finish, or go on at the next start; the same again ends it at once"
+
+
 def _to_look_at(state: str) -> Served:
     """No definitions: nothing runs, and everything that ever ran can be read.
 
     Raises:
         Refused: there is no store at all.
     """
+    if state.endswith(".py") and Path(state).is_file():
+        raise Refused(f"{state} stands where the store should: write `callboard serve STATE {state}`, STATE being any folder")
     if not Path(state).is_dir():
         raise Refused(f"there is no store {state} to look at; to make one, give a Python file with Agents, too")
     return Served([], None, None, None)
@@ -93,5 +101,5 @@ def _tokens(arguments: argparse.Namespace) -> Tokens | str | None:
 
 def _tls(arguments: argparse.Namespace) -> Any:
     if arguments.cert is None and arguments.key is not None:
-        raise Refused("--key goes with --cert")
+        raise Refused("--key goes with --cert: give the certificate, too")
     return None if arguments.cert is None else (arguments.cert, arguments.key or arguments.cert)

@@ -209,7 +209,7 @@ def test_tokens_in_the_environment_are_toml_and_never_quoted() -> None:
     [
         (["--key", "k.pem"], "--key goes with --cert: give the certificate, too"),
         (["--cert", "none.pem"], "none.pem cannot be read (No such file or directory): TLS needs a certificate and its key"),
-        (["--cert", __file__], "cannot be used (NO_START_LINE): give both in PEM form"),
+        (["--cert", __file__], "cannot be used: give both in PEM form"),
         (["--drain", "x"], "invalid choice"),
         (["--proxy", "front"], "name a proxy by its address"),
         (["--tokens", "none.toml"], "cannot be read (No such file or directory): write a file with a table for each"),
