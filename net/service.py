@@ -145,10 +145,8 @@ def _context(tls: ssl.SSLContext | tuple[str, str] | None) -> ssl.SSLContext | N
         context.load_cert_chain(*tls, password=partial(_refuse_encrypted, tls[1]))
     except OSError as error:
         reason = getattr(error, "reason", None)  # often the library has none
-        what = f"the certificate {tls[0]} with the key {tls[1]} cannot be used"
-        raise UsageError(
-            f"{what}{f' ({reason})' if reason else ''}: give both in PEM form, and the key of this certificate"
-        ) from error
+        what = f"the certificate {tls[0]} with the key {tls[1]} cannot be used{f' ({reason})' if reason else ''}"
+        raise UsageError(f"{what}: give both in PEM form, and the key of this certificate") from error
     return context
 
 

@@ -220,9 +220,8 @@ async def test_tls(tmp_path: Path) -> None:
         async with System.open(":memory:") as system:
             await serve(system, tls=(key, cert))
     locked = str(tmp_path / "locked.pem")
-    subprocess.run(
-        ["openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", key, "-out", locked], check=True, capture_output=True
-    )
+    locking = ["openssl", "rsa", "-aes128", "-passout", "pass:x", "-in", key, "-out", locked]
+    await trio.run_process(locking, capture_stdout=True, capture_stderr=True)
     with pytest.raises(UsageError, match="is encrypted, and nobody is asked for its password"):
         async with System.open(":memory:") as system:
             await serve(system, tls=(cert, locked))
