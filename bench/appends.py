@@ -2,20 +2,27 @@
 
 A fresh store hides what its keys cost, so it is filled first, in big commits that are not measured. Raw LMDB is the cheapest
 that can be done with the same bytes: one value a batch, appended under the next number, one synced commit for all of them.
-`busy` asks what a loop thread that is busy with something else does to the time of a commit.
+
+*Busy loop* asks what a loop that never rests does to the time of a commit, *busy thread* what a tool does that computes in a
+thread of its own, by default and with `gc="server"`. *One value* is raw LMDB beside the busy loop with all bytes of a commit in
+one value: a thread that asks for Python's lock three times for a commit, and gets it by luck.
 """
 
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import lmdb
 import trio
 
+from callboard.actors.collector import Mode, collector
 from callboard.storage.events import AssistantMessage, Event, StepEnd, TurnEnd
 from callboard.storage.events.base import Completed
 from callboard.storage.messages import Message, TextBlock
@@ -26,7 +33,10 @@ from callboard.storage.store import Batch, Store, Summary
 from .case import Case
 from .measure import Meter, Sample, folder_bytes
 
-AGENTS, PRELOAD, COMMITS = 200, 400, 60
+AGENTS, PRELOAD, COMMITS = 200, 400, 200
+LONGEST_S = 10.0
+"""After so long no commit is begun any more: beside a loop that never rests one may take seconds."""
+Busy = Literal["loop", "thread"]
 TEXT = "All of what the model said, as long as an answer often is. " * 6
 
 
@@ -75,21 +85,37 @@ async def commit(store: Store, units: list[list[Batch]]) -> None:
             raise error
 
 
-async def measure_store(folder: Path, busy: bool) -> Sample:
-    """Commit group after group; `busy`: beside a task that leaves the loop only for an instant at a time."""
-    async with open_store(folder) as store, trio.open_nursery() as nursery:
-        filler, latencies = await filled(store), list[float]()
+async def measure_store(folder: Path, busy: Busy | None) -> Sample:
+    """Commit group after group, beside whatever is busy."""
+    async with open_store(folder) as store:
+        filler = await filled(store)
         size = folder_bytes(folder)
-        if busy:
-            nursery.start_soon(spin)
-        with Meter() as meter:
-            for _ in range(COMMITS):
-                start = time.perf_counter()
-                await commit(store, filler.units(1))
-                latencies.append(time.perf_counter() - start)
-        nursery.cancel_scope.cancel()
+        async with beside(busy):
+            meter, latencies = await timed(lambda: commit(store, filler.units(1)))
         return per_batch(meter, latencies, folder_bytes(folder) - size)
-    raise AssertionError("a nursery that is cancelled by itself ends here")
+
+
+async def timed(one: Callable[[], Awaitable[object]]) -> tuple[Meter, list[float]]:
+    """How long each of so many takes, or of as many as there is time for."""
+    latencies: list[float] = []
+    with Meter() as meter:
+        end = time.perf_counter() + LONGEST_S
+        while len(latencies) < COMMITS and time.perf_counter() < end:
+            start = time.perf_counter()
+            await one()
+            latencies.append(time.perf_counter() - start)
+    return meter, latencies
+
+
+@asynccontextmanager
+async def beside(busy: Busy | None) -> AsyncGenerator[None]:
+    """Something that is busy for the length of a block."""
+    async with trio.open_nursery() as nursery:
+        if busy == "loop":
+            nursery.start_soon(spin)
+        with computing() if busy == "thread" else trio.CancelScope():
+            yield
+        nursery.cancel_scope.cancel()
 
 
 async def spin() -> None:
@@ -99,6 +125,34 @@ async def spin() -> None:
         while time.perf_counter() < end:
             pass
         await trio.lowlevel.checkpoint()
+
+
+@contextmanager
+def computing() -> Generator[None]:
+    """A thread that computes."""
+    over = threading.Event()
+
+    def compute() -> None:
+        while not over.is_set():
+            sum(range(1000))
+
+    thread = threading.Thread(target=compute)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+async def measure_one_value(folder: Path) -> Sample:
+    """One put a commit, in a thread beside the busy loop."""
+    positions = iter(range(1 << 62))
+    with lmdb.open(str(folder), map_size=4 << 30) as environment:
+        value = payload(0) * AGENTS
+        async with beside("loop"):
+            meter, latencies = await timed(lambda: trio.to_thread.run_sync(append, environment, positions, [value]))
+        return per_batch(meter, latencies, folder_bytes(folder))
 
 
 def measure_raw(folder: Path) -> Sample:
@@ -146,10 +200,16 @@ def per_batch(meter: Meter, latencies: list[float], size: int) -> Sample:
     )
 
 
-def run_store(busy: bool) -> Sample:
+def run_store(busy: Busy | None = None, mode: Mode | None = None) -> Sample:
     """One sample of the store."""
-    with tempfile.TemporaryDirectory(prefix="callboard-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="callboard-bench-") as folder, collector(mode):
         return trio.run(measure_store, Path(folder), busy)
+
+
+def run_one_value() -> Sample:
+    """One sample of raw LMDB beside a busy loop."""
+    with tempfile.TemporaryDirectory(prefix="callboard-bench-") as folder:
+        return trio.run(measure_one_value, Path(folder))
 
 
 def run_raw() -> Sample:
@@ -160,6 +220,15 @@ def run_raw() -> Sample:
 
 CASES = (
     Case("floor append x200", run_raw, "batches/s"),
-    Case("append x200", partial(run_store, False), "batches/s", against="floor append x200"),
-    Case("append x200, busy loop", partial(run_store, True), "batches/s", against="append x200", short=False),
+    Case("append x200", run_store, "batches/s", against="floor append x200"),
+    Case("append x200, busy loop", partial(run_store, "loop"), "batches/s", against="append x200", short=False),
+    Case("one value, busy loop", run_one_value, "batches/s", against="append x200", short=False),
+    Case("append x200, busy thread", partial(run_store, "thread"), "batches/s", against="append x200", short=False),
+    Case(
+        "append x200, busy thread, gc server",
+        partial(run_store, "thread", "server"),
+        "batches/s",
+        against="append x200",
+        short=False,
+    ),
 )

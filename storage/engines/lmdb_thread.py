@@ -7,8 +7,8 @@ py-lmdb gives up Python's lock for each row that is put, and asks for it again. 
 thread is awake: it lets go for a few microseconds at each pass of its scheduler, and who waits may insist only when nobody let
 go for a whole switch interval (5 ms). So on a machine with a core to spare every row waits for luck, for half a second on the
 average. Therefore the loop *stands aside*: it blocks, for a bounded time, when it hands a job over, and while it is busy, until
-the rows are put. The flush behind them needs no lock; during it a busy loop stands aside for an instant each millisecond, so
-that the thread can answer. A loop that sleeps is in nobody's way, and does nothing of this.
+the rows are put. The flush behind them needs no lock; during it a busy loop stands aside for an instant now and then, so that the
+thread can answer. A loop that sleeps is in nobody's way, and does nothing of this.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ import trio
 ASIDE_S: Final = 0.005
 """How long the loop stands aside for rows at once, at most; then it goes on for as long."""
 GLANCE_S: Final = 0.0001
-"""How long it does so for a thread that waits for the disk: what a thread needs to wake up."""
-GLANCE_EVERY_S: Final = 0.001
-"""How often."""
+"""How long it does so, at least, for a thread that waits for the disk: what a thread needs to wake up. A fifth of the time at
+most, but for the first time."""
+PAUSE_S: Final = 0.0003
+"""How long it goes on before it does so, and then twice as long each time: disks and machines differ by an order of magnitude."""
 
 Job = Callable[[Callable[[], None]], None]
 """Gets what it is to call when its rows are put and only the disk is left to wait for."""
@@ -78,7 +79,7 @@ class _Errand(trio.abc.Instrument):
         self._put, self._answered = threading.Lock(), threading.Lock()
         self._put.acquire()
         self._answered.acquire()
-        self._flushing, self._again = False, 0.0
+        self._flushing, self._again, self._pause = False, 0.0, PAUSE_S
 
     # -- in the loop
 
@@ -90,7 +91,7 @@ class _Errand(trio.abc.Instrument):
         """Leave Python's lock to the thread until its rows are put, or for `ASIDE_S`."""
         longest = ASIDE_S
         self._flushing = self._put.acquire(timeout=longest)
-        self._again = time.perf_counter() + (GLANCE_EVERY_S if self._flushing else longest)
+        self._again = time.perf_counter() + (self._pause if self._flushing else longest)
 
     def before_io_wait(self, timeout: float) -> None:
         """A pass is over; without a `timeout` the next one follows at once."""
@@ -99,8 +100,9 @@ class _Errand(trio.abc.Instrument):
         if not self._flushing:
             self.stand_aside()
         else:
-            self._answered.acquire(timeout=GLANCE_S)
-            self._again = time.perf_counter() + GLANCE_EVERY_S
+            self._answered.acquire(timeout=max(GLANCE_S, self._pause / 4))
+            self._pause = min(2 * self._pause, 4 * ASIDE_S)
+            self._again = time.perf_counter() + self._pause
 
     # -- in the thread
 
