@@ -74,8 +74,15 @@ EVERYTHING = Grant(("read", "send", "admin"))
 """What everybody may do where there are no tokens."""
 
 
+class Known(Struct, frozen=True):
+    """A token of the service: its digest, and what it allows."""
+
+    digest: bytes
+    grant: Grant
+
+
 class Throttled(Unauthorized):
-    """The token was not looked at: too many wrong ones came from this address. `wait_s`: when to try again."""
+    """No token counts for now: too many wrong ones came from this address. `wait_s`: when to try again."""
 
     def __init__(self, wait_s: float) -> None:
         self.wait_s = math.ceil(wait_s)
@@ -101,17 +108,17 @@ class Access:
         where = ""
         if isinstance(tokens, str | os.PathLike):
             where, tokens = f"{tokens}: ", _read(Path(tokens))
-        self._grants: list[tuple[bytes, Grant]] | None = None
+        self._known: list[Known] | None = None
         if tokens is not None:
             named = [(f"{where}token {number}", token) for number, token in enumerate(tokens, 1)]
-            self._grants = [(_digest(token), _grant(which, token, tokens[token])) for which, token in named]
+            self._known = [Known(_digest(token), _grant(which, token, tokens[token])) for which, token in named]
         self._origins = frozenset(origins)
         self._proxies, self.guesses = networks(proxies), guesses or Guesses()
 
     @property
     def open(self) -> bool:
         """Whether anybody may come in."""
-        return self._grants is None
+        return self._known is None
 
     def check_host(self, host: str) -> None:
         """Without tokens, only this machine may reach the port.
@@ -136,31 +143,33 @@ class Access:
         given = {name.lower(): value.decode("latin-1") for name, value in headers}
         if not self.origin_fits(given.get(b"origin"), given.get(b"host", "")):
             raise Unauthorized("pages of this origin may not connect; list it in origins=")
-        if self._grants is None:
+        if self._known is None:
             return EVERYTHING
         token = _token_in(given.get(b"authorization", ""), subprotocols)
         # An old one is no guess: it would not be taken if it were right.
         fresh = [value for value in cookies.found_in(given.get(b"cookie", "")) if cookies.is_fresh(value, time.time())]
         tried = [token] * bool(token) + fresh * _ours(given, safe=safe)
-        client = self._listen(given, peer, len(tried))
         found = self._look_up(token) or self._of_cookies(tried)
+        self._judge(given, peer, len(tried), found)
         if found is None:
-            self.guesses.count(client, len(tried))
             raise Unauthorized("the token is missing or wrong")
-        return found
+        return found.grant
 
-    def _listen(self, given: Mapping[bytes, str], peer: str, tokens: int) -> str:
-        """Who tries so many tokens.
+    def _judge(self, given: Mapping[bytes, str], peer: str, tokens: int, found: Known | None) -> None:
+        """Count what was wrong.
 
         Raises:
-            Throttled: they are not looked at.
+            Throttled: nothing counts for now, whatever was found.
         """
-        client = client_of(peer, given.get(b"x-forwarded-for", ""), self._proxies)
-        wait_s = self.guesses.wait_for(client)
-        if wait_s and tokens:
-            self.guesses.refused += tokens
+        guesses, client = self.guesses, client_of(peer, given.get(b"x-forwarded-for", ""), self._proxies)
+        wait_s = guesses.wait_for(client)
+        if wait_s and tokens and not (found is not None and guesses.knows(client, found.digest)):
+            guesses.refused += tokens
             raise Throttled(wait_s)
-        return client
+        if found is not None:
+            guesses.remember(client, found.digest)
+        elif tokens:
+            guesses.count(client, tokens)
 
     def origin_fits(self, origin: str | None, host: str) -> bool:
         """Whether pages of this origin may talk to the service, which was reached under the name `host`."""
@@ -181,25 +190,23 @@ class Access:
         Raises:
             Throttled: as for `admit`.
         """
-        client = self._listen({name.lower(): value.decode("latin-1") for name, value in headers}, peer, 1)
-        if self._look_up(token) is None:
-            self.guesses.count(client, 1)
-            return None
-        return cookies.mint(_digest(token), time.time())
+        found = self._look_up(token)
+        self._judge({name.lower(): value.decode("latin-1") for name, value in headers}, peer, 1, found)
+        return None if found is None else cookies.mint(found.digest, time.time())
 
-    def _of_cookies(self, values: Iterable[str]) -> Grant | None:
+    def _of_cookies(self, values: Iterable[str]) -> Known | None:
         found, now = None, time.time()
         for value in values:
-            for digest, grant in self._grants or ():
-                if cookies.fits(value, digest, now):
-                    found = grant
+            for known in self._known or ():
+                if cookies.fits(value, known.digest, now):
+                    found = known
         return found
 
-    def _look_up(self, token: str) -> Grant | None:
+    def _look_up(self, token: str) -> Known | None:
         digest, found = _digest(token), None
-        for known, grant in self._grants or ():  # all of them, whichever fits: the time says nothing
-            if hmac.compare_digest(known, digest):
-                found = grant
+        for known in self._known or ():  # all of them, whichever fits: the time says nothing
+            if hmac.compare_digest(known.digest, digest):
+                found = known
         return found
 
 

@@ -1,9 +1,11 @@
 """Guesses: how many wrong tokens an address may try, and how long it then waits.
 
-Each wrong token of an address is a debt that time pays off, one after the other. Whoever owes as many as are allowed is not
-looked at until one is paid: a right token would not be, either, or guessing would go on at full speed. Addresses are apart, so
-what one does never keeps another one out. Of each is kept one number, and of addresses a bounded many: past that the one that
-has been quiet longest starts anew, which gives nobody more than a fresh address has anyway.
+Each wrong token of an address is a debt that time pays off, one after the other. Whoever owes as many as are allowed is let in
+by no token until one is paid, also not by a right one, or guessing would go on at full speed. Addresses are apart, so what one
+does never keeps another one out. A token that has come in from an address goes on coming in from there: many may share it (behind
+a router, a proxy, a container's network), and one of them who guesses must not be able to keep the others out. Of an address is
+kept one number, and of addresses and tokens a bounded many: past that the one that has been quiet longest starts anew, which
+gives nobody more than a fresh address has anyway.
 
 Behind a proxy all clients come from its address. So that they are apart there, too, a proxy that is known is believed when it
 says in `X-Forwarded-For` for whom it asks; anybody else could say there what he likes.
@@ -16,11 +18,12 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..storage.errors import UsageError
 
 ADDRESSES = 4096
-"""Of how many addresses is known what they owe."""
+"""Of how many addresses is known what they owe, and of how many tokens from where they came in."""
 THIS_MACHINE = ("127.0.0.0/8", "::1")
 """Proxies that are believed by default: whoever runs there could come without one."""
 
@@ -37,6 +40,8 @@ class Guesses:
         self._allowed, self._each_s, self._now = allowed, each_s, now
         self._paid: OrderedDict[str, float] = OrderedDict()
         """When an address will owe nothing any more."""
+        self._let_in: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+        """Which tokens have come in from where, by their digests."""
         self.wrong = self.refused = 0
 
     def wait_for(self, client: str) -> float:
@@ -50,12 +55,26 @@ class Guesses:
         now = self._now()
         self.wrong += tokens
         self._paid[client] = max(self._paid.pop(client, now), now) + tokens * self._each_s
-        if len(self._paid) > ADDRESSES:
-            self._paid.popitem(last=False)
+        _bound(self._paid)
+
+    def remember(self, client: str, token: bytes) -> None:
+        """The client came in by the token of this digest."""
+        self._let_in.pop((client, token), None)
+        self._let_in[client, token] = None
+        _bound(self._let_in)
+
+    def knows(self, client: str, token: bytes) -> bool:
+        """Whether it came in by this token before."""
+        return (client, token) in self._let_in
 
     def statistics(self) -> dict[str, int]:
-        """Wrong tokens so far, tokens that were not looked at, and addresses that are known."""
+        """Wrong tokens so far, tokens that came while their address had to wait, and addresses that are known."""
         return {"wrong": self.wrong, "refused": self.refused, "addresses": len(self._paid)}
+
+
+def _bound(kept: OrderedDict[Any, Any]) -> None:
+    if len(kept) > ADDRESSES:
+        kept.popitem(last=False)
 
 
 def networks(proxies: Sequence[str]) -> Networks:

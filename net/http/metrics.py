@@ -145,7 +145,9 @@ def _connections(service: Mapping[str, Any]) -> Iterator[Any]:
         http.add_metric((route, str(status)), count)
     yield http
     tokens = _counter(
-        "callboard_credentials_refused", "Tokens that let nobody in: wrong ones, and those not looked at.", ("why",)
+        "callboard_credentials_refused",
+        "Tokens that let nobody in: wrong ones, and those that came while their address had to wait.",
+        ("why",),
     )
     for why, key in (("wrong", "wrong"), ("throttled", "refused")):
         tokens.add_metric((why,), service["tokens"][key])

@@ -43,7 +43,7 @@ def guess(access: Access, peer: str, times: int) -> None:
 
 def test_who_guesses_much_waits_also_with_a_right_token_and_nobody_else_does() -> None:
     clock = Clock()
-    access = Access(TOKENS, guesses=Guesses(allowed=5, each_s=3, now=clock))
+    access = Access({**TOKENS, "other": {"scopes": ["send"]}}, guesses=Guesses(allowed=5, each_s=3, now=clock))
     guess(access, "192.0.2.1", 5)
     for token in ("wrong", "right"):
         with pytest.raises(Throttled, match=r"too many wrong tokens .* again in 3 s"):
@@ -55,10 +55,21 @@ def test_who_guesses_much_waits_also_with_a_right_token_and_nobody_else_does() -
     assert access.admit(bearer("right"), peer="192.0.2.1").scopes == ("read",)  # a right one costs nothing
     guess(access, "192.0.2.1", 1)
     with pytest.raises(Throttled):
-        access.admit(bearer("right"), peer="192.0.2.1")
+        access.admit(bearer("other"), peer="192.0.2.1")
     clock.time = 1000
     guess(access, "192.0.2.1", 5)
     assert access.guesses.statistics() == {"wrong": 11, "refused": 4, "addresses": 1}
+
+
+def test_a_token_that_came_in_from_an_address_goes_on_whoever_else_guesses_there() -> None:
+    access = Access({**TOKENS, "other": {"scopes": ["send"]}}, guesses=Guesses(allowed=5, each_s=3, now=Clock()))
+    cookie = access.cookie_for("right", peer="192.0.2.1")
+    guess(access, "192.0.2.1", 5)
+    for headers in (bearer("right"), [(b"cookie", f"callboard={cookie}".encode())]):
+        assert access.admit(headers, safe=True, peer="192.0.2.1").scopes == ("read",)
+    for token in ("wrong", "other"):
+        with pytest.raises(Throttled):
+            access.admit(bearer(token), peer="192.0.2.1")
 
 
 def test_a_request_without_a_token_is_no_guess_and_an_old_cookie_is_none_either() -> None:
@@ -88,6 +99,8 @@ def test_zero_allows_none_and_memory_is_bounded() -> None:
     guesses = Guesses(allowed=1, each_s=3, now=Clock())
     for number in range(2 * ADDRESSES):
         guesses.count(f"{number}", 1)
+        guesses.remember(f"{number}", b"token")
+    assert [guesses.knows(f"{number}", b"token") for number in (ADDRESSES - 1, ADDRESSES)] == [False, True]
     assert guesses.statistics()["addresses"] == ADDRESSES and guesses.wait_for(f"{2 * ADDRESSES - 1}") == 3
 
 
