@@ -114,7 +114,7 @@ class Weather(msgspec.Struct):
 
 
 async def test_a_grammar_makes_even_random_weights_answer_by_the_schema(tiny: str) -> None:
-    reporter: Agent[Any, Weather] = Agent("reporter", model="local:tiny", output=Weather, max_tokens=200)
+    reporter: Agent[Any, Weather] = Agent("reporter", model="local:tiny", output=Weather, max_tokens=400, temperature=0.0)
     async with System.open(":memory:", agents=[reporter], models={"local": adapter(OpenAI, tiny, schema=True)}) as system:
         outcome = await (await system.spawn(reporter, id="t")).ask("How is the weather?")
         assert isinstance(outcome.result(), Weather)
@@ -122,7 +122,7 @@ async def test_a_grammar_makes_even_random_weights_answer_by_the_schema(tiny: st
 
 
 async def test_a_history_that_outgrows_the_server_is_compacted_and_goes_on(tiny: str) -> None:
-    talker: Agent[Any, str] = Agent("talker", model="local:tiny", max_tokens=8, plugins=[Compaction()])
+    talker: Agent[Any, str] = Agent("talker", model="local:tiny", max_tokens=8, temperature=0.0, plugins=[Compaction()])
     async with System.open(":memory:", agents=[talker], models={"local": adapter(OpenAI, tiny)}) as system:
         ref = await system.spawn(talker, id="t")
         for number in range(5):
@@ -163,7 +163,7 @@ async def test_a_real_model_is_stopped_in_the_middle_and_the_next_is_served_at_o
         await ref.cancel()
         outcome = await ref.outcome(receipt.message_id)
         assert outcome.reason.kind == "aborted" and outcome.text
-        assert trio.current_time() - since < 2, "two thousand tokens take more than a minute"
+        assert trio.current_time() - since < 20, "two thousand tokens take more than a minute"
         assert text_of(await read(model, "hello", max_tokens=4))
         assert (await verify(system.store)).ok
 
