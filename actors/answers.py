@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from ..storage.errors import CallboardError, ToolError
-from ..storage.events import EndReason
+from ..storage.events import EndReason, Route
 from ..storage.messages import Block, Failure, Message, Request, Settings, TextBlock, ToolResultBlock
 from .texts import well_formed
 
@@ -99,6 +99,18 @@ class Stop(Answer, frozen=True, kw_only=True):
     """
 
     say: Callable[[bool, int, int], str]
+
+
+class Decide(Answer, frozen=True, kw_only=True):
+    """Answer of `accept`: the sender's word on the oldest question that the agent's calls have put to a person, in one append
+    with the command's records.
+
+    `why` is for the model. `say` makes the text: it is given the question, or None if there is none.
+    """
+
+    verdict: Literal["allow", "deny"]
+    why: str | None = None
+    say: Callable[[str | None], str]
 
 
 class Later(Answer, frozen=True, kw_only=True):
@@ -247,11 +259,12 @@ class Deny(Struct, frozen=True):
 
 class Ask(Struct, frozen=True):
     """Let a person decide; without an answer in `expires_s` seconds the call is refused. With `arguments` it is these that the
-    person sees, and that run."""
+    person sees, and that run. With a `route` (the turn's own is `ctx.route`) the question is said there, too."""
 
     question: str
     expires_s: float | None = None
     arguments: Mapping[str, Any] | str | None = None
+    route: Mapping[str, Any] | Route | None = None
 
 
 class CallResult(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 Run and result are one append under the message's id, which makes the command idempotent, and a sender with a route has the reply
 in the outbox by the same append. It belongs to no turn: the one that runs keeps its own reply. A stop is in that append, too: no
-crash can leave a command that says "stopped" beside a turn that goes on.
+crash can leave a command that says "stopped" beside a turn that goes on. Nor one that says "allowed" without the word.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from ..mailbox.addresses import command_delivery_id
 from ..storage.errors import InputRefused
-from ..storage.events import Cause, CommandResult, CommandRun, Event, InboxDrop, InboxPut, Note, OutboxPut
+from ..storage.events import ApprovalAnswered, Cause, CommandResult, CommandRun, Event, InboxDrop, InboxPut, Note, OutboxPut
 from ..storage.messages import Message, TextBlock
-from .answers import Answer, Stop
+from .answers import Answer, Decide, Stop
 from .cancelling import cancel
 from .texts import well_formed
+from .turns.approving import was_answered
 from .values import Receipt
 
 if TYPE_CHECKING:
@@ -35,10 +36,26 @@ async def answer_at_once(actor: Actor, put: InboxPut, answer: Answer) -> Receipt
         raise InputRefused(text, message_id=message_id, agent=actor.id)
     if isinstance(answer, Stop):
         return Receipt(message_id, await _stop(actor, put, answer))
+    if isinstance(answer, Decide):
+        return Receipt(message_id, await _decide(actor, put, answer))
     seq = actor.log.append(*command_events(actor, put.message, answer, answer.text), *_reply(actor, put, answer.text))
     await actor.log.commit()
     actor.promises.settle()
     return Receipt(message_id, seq)
+
+
+async def _decide(actor: Actor, put: InboxPut, answer: Decide) -> int:
+    question = actor.state.approvals.oldest(actor.runtime.now_ms())
+    text = answer.say(None if question is None else question.question)
+    events = [*command_events(actor, put.message, answer, text), *_reply(actor, put, text)]
+    if question is not None:
+        by, why = put.sender or "", None if answer.why is None else well_formed(answer.why)
+        events.append(ApprovalAnswered(id=question.id, verdict=answer.verdict, by=by, text=why))
+    seq = actor.log.append(*events)
+    await actor.log.commit()
+    if question is not None:
+        was_answered(actor)
+    return seq
 
 
 async def _stop(actor: Actor, put: InboxPut, stop: Stop) -> int:

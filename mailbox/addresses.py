@@ -82,6 +82,11 @@ def command_delivery_id(agent: str, message_id: str, time: int) -> str:
     return _digest("answer", agent, message_id, time)
 
 
+def question_delivery_id(question: str, time: int) -> str:
+    """The id under which a channel sees a question that waits for a person, said in a chat; `time`: when, Unix ms."""
+    return _digest("question", question, time)
+
+
 def _bounded(whole: str) -> str:
     encoded = whole.encode()
     if len(encoded) <= LONGEST:

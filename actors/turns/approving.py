@@ -1,7 +1,8 @@
 """Approvals: a call that waits for a person.
 
 The question is a record, and so is the answer, whoever gives it and whenever: it can be answered after a restart, once, and it
-expires by the wall clock. The turn stays open while it waits; other calls of the batch go on. When nothing else is left, its
+expires by the wall clock. With a route the question is said in that chat, in the same append; it belongs to no turn, whose own
+reply is still to come. The turn stays open while it waits; other calls of the batch go on. When nothing else is left, its
 driver goes (`resting.py`). A question that a cancel overtakes is withdrawn by the turn's exit.
 """
 
@@ -14,10 +15,14 @@ from typing import TYPE_CHECKING, Literal
 
 import trio
 
+from ...mailbox.addresses import question_delivery_id
 from ...storage.errors import ApprovalExpired, DefinitionMissing, UsageError
-from ...storage.events import ApprovalAnswered, ApprovalAsked
+from ...storage.events import ApprovalAnswered, ApprovalAsked, OutboxPut
+from ...storage.messages import TextBlock
 from ..answers import Ask, CallResult
+from ..content import to_route
 from ..listing import Listing
+from ..texts import well_formed
 from ..values import Approval, moment
 
 if TYPE_CHECKING:
@@ -44,7 +49,12 @@ def put_question(slot: Slot, ask: Ask) -> None:
     expires = None if ask.expires_s is None else actor.runtime.now_ms() + int(ask.expires_s * 1000)
     id = f"{actor.id}{MARK}{actor.log.last + 1}"
     asked = ApprovalAsked(id=id, call_id=call.id, question=ask.question, expires=expires, effective=effective)
-    actor.log.append(asked)
+    route = to_route(ask.route)
+    if route is None:
+        actor.log.append(asked)
+    else:
+        text, delivery = TextBlock(well_formed(ask.question)), question_delivery_id(id, actor.runtime.now_ms())
+        actor.log.append(asked, OutboxPut(delivery=delivery, route=route, content=(text,), turn=0))
 
 
 async def settle_question(slot: Slot, ask: Ask) -> CallResult | None:
@@ -135,8 +145,13 @@ async def answer(runtime: Runtime, id: str, verdict: Word, *, by: str, text: str
             raise ApprovalExpired(f"question {id!r} was answered, withdrawn, or has expired", agent=agent)
         actor.log.append(ApprovalAnswered(id=id, verdict=verdict, by=by, text=text))
         await actor.log.commit()
-        actor.answers.unpark_all()
-        actor.wake()  # nobody may be running the turn
+        was_answered(actor)
+
+
+def was_answered(actor: Actor) -> None:
+    """An answer is on disk: let the turn go on."""
+    actor.answers.unpark_all()
+    actor.wake()  # nobody may be running it
 
 
 def approvals(runtime: Runtime, prefix: str, labels: Mapping[str, str] | None) -> AsyncIterator[Approval]:

@@ -12,7 +12,7 @@ import trio
 
 from ...storage.events import Event, InboxClaim
 from ...storage.messages import UserSource
-from ..answers import Answer, Command, LimitReached, Replace, Stop
+from ..answers import Answer, Command, Decide, LimitReached, Replace, Stop
 from ..asides import command_events
 from ..failures import flatten
 from .surfacing import replace_event
@@ -41,7 +41,7 @@ async def run_command(turn: Turn) -> bool:
     await trio.lowlevel.checkpoint_if_cancelled()
     if isinstance(answer, Replace):
         answer = Answer("Done.", answer)
-    text = answer.say(False, 0, 0) if isinstance(answer, Stop) else answer.text  # nothing runs beside a turn of its own
+    text = _text_of(answer)
     events: list[Event] = [
         InboxClaim(turn=turn.number, ids=(command.id,)),
         *command_events(turn.actor, command.message, answer, text),
@@ -52,6 +52,13 @@ async def run_command(turn: Turn) -> bool:
     turn.reply = text
     turn.delivery = "none" if turn.actor.route is None else "put"
     return True
+
+
+def _text_of(answer: Answer) -> str:
+    """What is said: nothing runs beside a turn of its own, and nothing is asked."""
+    if isinstance(answer, Stop):
+        return answer.say(False, 0, 0)
+    return answer.say(None) if isinstance(answer, Decide) else answer.text
 
 
 def slash(turn: Turn) -> Command | None:

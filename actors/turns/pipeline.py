@@ -18,6 +18,7 @@ from ...storage.events import Note, Replay
 from ...storage.folds.position import CallState
 from ..answers import Allow, Ask, CallResult, Deny, LimitReached, ToolCall, ToolDefinition
 from ..children import run_delegation
+from ..content import to_route
 from ..delegation import Delegate
 from ..failures import causes, described, said
 from ..handoff import Handoff, hand_over
@@ -165,6 +166,7 @@ async def _ask_seams(slot: Slot) -> CallResult | None:
     if isinstance(verdict, Deny):
         return error_result("DENIED", verdict.why)
     if isinstance(verdict, Ask):
+        to_route(verdict.route)  # so that one that is none is this call's error
         slot.question = verdict
         call = call.rewritten(slot.arguments)
     call = call.rewritten(verdict.arguments)

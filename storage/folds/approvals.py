@@ -67,6 +67,10 @@ class Approvals(Fold):
         """The open question about this call."""
         return next((question for question in self.open.values() if question.call_id == call_id), None)
 
+    def oldest(self, now: int) -> Question | None:
+        """The open question that waits longest and has not expired at `now`, Unix ms."""
+        return next((question for question in self.open.values() if question.expires is None or question.expires > now), None)
+
     @property
     def next_expiry(self) -> int | None:
         """When the next open question expires, Unix ms."""

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Collection
 from ....storage.errors import UsageError
 from ...seams import SeamContext
 
-CHANGING = frozenset({"/new", "/stop", "/model", "/compact", "/fork", "/undo"})
-"""The built-in commands that change the conversation for everybody in it."""
+CHANGING = frozenset({"/new", "/stop", "/model", "/compact", "/fork", "/undo", "/allow", "/deny"})
+"""The built-in commands that change the conversation for everybody in it, or decide for them."""
 
 Allow = Callable[[SeamContext, str, str | None], bool | Awaitable[bool]]
 Authority = Allow | Collection[str] | None

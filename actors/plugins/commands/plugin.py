@@ -22,6 +22,7 @@ from ...seams import Next, Plugin, SeamContext
 from .authority import Authority, allowed, policy
 from .context import CommandContext
 from .conversation import CONVERSATION
+from .deciding import DECISIONS
 from .declared import Said, UserCommand
 from .router import Found, Routed, Router, correction
 from .talk import MODEL, ModelCommand, split_model, talk
@@ -35,7 +36,11 @@ class Commands(Plugin):
     """The built-in commands, and those given."""
 
     def __init__(
-        self, *commands: UserCommand, authority: Authority = None, models: Sequence[str] | Mapping[str, str] | None = None
+        self,
+        *commands: UserCommand,
+        authority: Authority = None,
+        models: Sequence[str] | Mapping[str, str] | None = None,
+        decisions: bool = False,
     ) -> None:
         """Take commands of your own; one with a built-in name replaces that.
 
@@ -45,6 +50,7 @@ class Commands(Plugin):
                 run what changes the conversation; without it everybody may run everything.
             models: what `/model` may choose: names like "openai:gpt-5", or your names for them; without it any model that the
                 system has an adapter for.
+            decisions: add `/allow` and `/deny`, by which who writes decides about calls that wait for a person.
 
         Raises:
             UsageError: something that is no command, a name that is there twice, or models that cannot be.
@@ -53,7 +59,7 @@ class Commands(Plugin):
             if not isinstance(given, UserCommand):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise UsageError(f"Commands({given!r}): decorate the function with @command('/name')")
         own = {given.spec.name.lower() for given in commands}
-        built_in = [*talk(ModelCommand(models)), *CONVERSATION]
+        built_in = [*talk(ModelCommand(models)), *CONVERSATION, *(DECISIONS if decisions else [])]
         listed = [*(each for each in built_in if each.spec.name not in own), *commands]
         self._router = Router(each.spec for each in listed)
         self._commands = {each.spec.name: each for each in listed}
