@@ -12,8 +12,9 @@ from ...storage.errors import AgentDeleted, AgentNotFound, CallboardError
 from ...storage.events import Aborted, Cause, ChildEnded, ChildSpawned, EndReason, Event, InboxPut, Note
 from ...storage.folds.choices import PREFIX
 from ...storage.messages import AgentSource, Message, TextBlock, Usage
+from ..folding import fold_log
 from ..output import answer_text
-from ..supervision import current_task, restart, task_put
+from ..supervision import current_task, may_fail, restart, task_put
 from ..values import explain
 
 if TYPE_CHECKING:
@@ -27,12 +28,19 @@ UNTOLD = "callboard/untold-end"
 
 
 class ChildEnd:
-    """What the parent's log will say; kept open until it is on disk. Unless the task is put again: then it says nothing."""
+    """What the parent's log will say; kept open until it is on disk. Unless the task is put again: then it says nothing, and
+    need not be there."""
 
-    def __init__(self, parent: Actor, child: Child, task: str, put: InboxPut | None) -> None:
-        self.parent, self.child, self.task, self.put = parent, child, task, put
+    def __init__(self, parent: Actor | None, child: Child, task: str, put: InboxPut | None) -> None:
+        self._parent, self.child, self.task, self.put = parent, child, task, put
         self.restarted: InboxPut | None = None
-        parent.holds += 1
+        if parent is not None:
+            parent.holds += 1
+
+    def release(self) -> None:
+        """The parent may go."""
+        if self._parent is not None:
+            self._parent.holds -= 1
 
     def restart(self, turn: Turn, reason: EndReason) -> tuple[InboxPut, ...]:
         """The task again, for the append of the end; nothing if this end is final."""
@@ -41,20 +49,21 @@ class ChildEnd:
 
     def append(self, turn: Turn, reason: EndReason) -> None:
         """Write it, joined with the child's own end; a parent whose log has failed since is told when it is read again."""
-        if self.restarted is not None:
+        if self.restarted is not None or self._parent is None:
             return
-        if self.parent.log.failed is not None:
-            turn.untold = self.parent.id
+        if self._parent.log.failed is not None:
+            turn.untold = self._parent.id
             return
         said = answer_text(turn.agent.typed, turn.position)
-        self.parent.log.append(*end_events(self.child, reason, turn.log.state.usage.total, said))
-        turn.log.join(self.parent.log)
+        self._parent.log.append(*end_events(self.child, reason, turn.log.state.usage.total, said))
+        turn.log.join(self._parent.log)
 
     def tell(self, reason: EndReason) -> None:
         """It is on disk: let the parent go on."""
-        self.parent.holds -= 1
-        if self.restarted is None and self.parent.log.failed is None and tells(self.parent, self.child, reason):
-            self.parent.wake()
+        self.release()
+        parent = self._parent
+        if self.restarted is None and parent is not None and parent.log.failed is None and tells(parent, self.child, reason):
+            parent.wake()
 
 
 def end_events(child: Child, reason: EndReason, usage: Usage, said: str) -> list[Event]:
@@ -79,7 +88,8 @@ def tells(parent: Actor, child: Child, reason: EndReason) -> bool:
 
 async def child_end(turn: Turn) -> ChildEnd | None:
     """The end to write for a child whose task this turn took; None for every other agent. Where the parent cannot be told now,
-    the system sees to it that it is later, when this turn's end is on disk."""
+    the system sees to it that it is later, when this turn's end is on disk. Its log can be read all the same: it says whether
+    the task of a child that failed is put again."""
     actor = turn.actor
     parent_id = actor.state.identity.parent
     if parent_id is None:
@@ -90,22 +100,41 @@ async def child_end(turn: Turn) -> ChildEnd | None:
         return None
     except CallboardError:
         turn.untold = parent_id  # its definition is missing, or its log cannot be read: the child's own end stands alone
-        return None
+        return await _end_alone(turn, parent_id)
     child = parent.state.children.get(actor.id)
-    taken = {*turn.position.claimed, *turn.claiming}
     if child is None or not child.alive or child.task is None:
         return None
     if parent.log.failed is not None:
         turn.untold = parent_id
         return None
     task = current_task(turn, child)
-    fate = actor.inbox.fate(task)
-    dropped = fate is not None and fate.kind == "dropped"  # at this turn's boundary, and perhaps before a crash
-    if task not in taken and not dropped and not (turn.prompt is not None and turn.prompt.id == task):
+    if not _took(turn, task):
         return None
     with parent.held():
         put = await task_put(turn, child)
         return ChildEnd(parent, child, task, put)
+
+
+async def _end_alone(turn: Turn, parent_id: str) -> ChildEnd | None:
+    if not may_fail(turn):
+        return None
+    try:
+        state = await fold_log(turn.actor.runtime.store, parent_id)
+    except CallboardError:
+        return None
+    child = state.children.get(turn.actor.id)
+    if child is None or not child.alive or child.task is None or not _took(turn, current_task(turn, child)):
+        return None
+    put = await task_put(turn, child)
+    return None if put is None else ChildEnd(None, child, current_task(turn, child), put)
+
+
+def _took(turn: Turn, task: str) -> bool:
+    """Whether the task is this turn's: taken by it, or dropped at its boundary, perhaps before a crash."""
+    fate = turn.actor.inbox.fate(task)
+    dropped = fate is not None and fate.kind == "dropped"
+    prompted = turn.prompt is not None and turn.prompt.id == task
+    return dropped or prompted or task in (*turn.position.claimed, *turn.claiming)
 
 
 def cancelled_children(actor: Actor) -> bool:

@@ -178,7 +178,7 @@ def _append(turn: Turn, reason: EndReason, end: ChildEnd | None) -> None:
 async def _suspend(turn: Turn, end: ChildEnd | None) -> None:
     """Results of bodies that finished are facts; what was cut is left for the next start."""
     if end is not None:
-        end.parent.holds -= 1
+        end.release()
     results = closing_results(turn, code_started="", code_waiting="", finished_only=True)
     suspend = TurnSuspend(turn=turn.number, trace=tuple(turn.trace))
     turn.log.append(*results, *context_puts(turn, results), suspend, blobs=closing_blobs(turn))

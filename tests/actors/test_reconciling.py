@@ -105,9 +105,20 @@ async def test_c211_a_child_whose_task_was_dropped_before_it_began_tells_its_par
 
 
 @pytest.mark.parametrize("background", [True, False])
-async def test_c212_a_failed_child_is_put_again_when_its_parent_is_back(autojump_clock: MockClock, background: bool) -> None:
+@pytest.mark.parametrize(
+    ("wait_s", "replies", "away", "all_ends"),
+    [
+        (100, [Reply.fail("BAD_REQUEST"), "found"], ["error", "completed"], ["error", "completed"]),
+        (0, [Reply.fail("BAD_REQUEST")], ["error"], ["error", "completed"]),
+        (100, [Reply.fail("BAD_REQUEST")] * 4, ["error"] * 4, ["error"] * 4),
+    ],
+    ids=["while it is away", "when it is back", "in vain"],
+)
+async def test_c212_a_failed_child_is_put_again_also_without_its_parent(
+    autojump_clock: MockClock, background: bool, wait_s: float, replies: list[Any], away: list[str], all_ends: list[str]
+) -> None:
     store = MemoryStore()
-    failing, well = worker(Reply.fail("BAD_REQUEST")), worker("found")
+    failing, well = worker(*replies), worker("found")
     tool: dict[str, Any] = {"background": background, "restarts": (3, 600)}
     first = make(scripted(Reply.tools(("c1", "worker", {"task": "go"})), "sent"), tools=[delegate(worker(Reply.hang()), **tool)])
     async with System.open(store, agents=[first], grace=0, now=trio_wall(WALL)) as system:
@@ -115,16 +126,18 @@ async def test_c212_a_failed_child_is_put_again_when_its_parent_is_back(autojump
         await wait_all_tasks_blocked()
     async with System.open(store, agents=[failing], now=trio_wall(WALL)) as system:
         await (await system.get(CHILD)).wait_idle()
-        await trio.sleep(100)
-    assert [e.kind_of(event.reason) for event in await events(store, e.TurnEnd, CHILD)] == ["error"]
+        await trio.sleep(wait_s)
+        assert list(system.report.failed) == ["a"]
+    assert [e.kind_of(event.reason) for event in await events(store, e.TurnEnd, CHILD)] == away
+    assert await events(store, e.ChildEnded) == []
     last = make(scripted("thanks"), tools=[delegate(well, **tool)])
     async with System.open(store, agents=[last], now=trio_wall(WALL)) as system:
         await trio.sleep(100)
         assert system.report.ok
     await check(store)
-    assert [e.kind_of(event.reason) for event in await events(store, e.TurnEnd, CHILD)] == ["error", "completed"]
-    assert [e.kind_of(event.reason) for event in await events(store, e.ChildEnded)] == ["completed"]
-    assert await ends(store) == (["found"] if background else [])
+    assert [e.kind_of(event.reason) for event in await events(store, e.TurnEnd, CHILD)] == all_ends
+    assert [e.kind_of(event.reason) for event in await events(store, e.ChildEnded)] == all_ends[-1:]
+    assert [text == "found" for text in await ends(store)] == ([all_ends[-1] == "completed"] if background else [])
     assert not any(head.summary.attention for head in await store.agents())
 
 
