@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ..storage.engines.checks import check_agent
 from ..storage.errors import DefinitionMissing, UsageError
@@ -36,7 +36,7 @@ from .runtime import Runtime
 from .seams import Plugin, check_plugins
 from .statistics import statistics
 from .turns.approving import answer, approvals
-from .values import AgentSummary, Approval
+from .values import AgentSummary, Approval, Status
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -188,7 +188,13 @@ class System:
         await delete(self._runtime, id, tree=tree)
 
     def agents(
-        self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None, after: str | None = None
+        self,
+        prefix: str = "",
+        *,
+        labels: Mapping[str, str] | None = None,
+        waiting: str | None = None,
+        status: Status | None = None,
+        after: str | None = None,
     ) -> AsyncIterator[AgentSummary]:
         """All agents in order of their ids (those behind the id `after`), from the index.
 
@@ -198,21 +204,26 @@ class System:
         has them when those are on disk. What only a running process knows (model, model-slot, tool, commit, definition, asks
         through a handle) `ref.info` says.
 
+        `status` picks those of one status. Who is `running` or waits costs nothing of the others: the index has them apart.
+
         Raises:
-            UsageError: the index has no such kind.
+            UsageError: there is no such kind, or status.
         """
         if waiting is not None and waiting not in KINDS:
             raise UsageError(f"the index knows no agents that wait for {waiting!r}; search for one of {', '.join(KINDS)}")
+        if status not in (None, *get_args(Status)):
+            raise UsageError(f"no agent is {status!r}; search for one that is {', '.join(get_args(Status))}")
         registry = self._runtime.registry
 
         async def look(head: Head) -> Sequence[AgentSummary]:
             actor = registry.peek(head.agent)
             if waiting is not None and waiting not in head.summary.waits:
                 return ()
-            return (AgentSummary.of(head, actor.status if actor is not None else None),)
+            found = AgentSummary.of(head, actor.status if actor is not None else None)
+            return (found,) if status in (None, found.status) else ()
 
-        # Who waits has an open turn or children at work, but for those that have only the clock to wait for.
-        flag: Flag | None = None if waiting is None else "timer" if waiting == "timer" else "attention"
+        # Who runs or waits has an open turn, due input or children at work, but for those that have only the clock to wait for.
+        flag: Flag | None = "timer" if waiting == "timer" else None if waiting is None and status != "running" else "attention"
         return Listing(self._runtime.store, look, prefix=prefix, labels=labels, flag=flag, after=after)
 
     async def usage(self, prefix: str = "", *, labels: Mapping[str, str] | None = None) -> Usage:

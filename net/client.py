@@ -18,7 +18,7 @@ import msgspec
 import trio
 
 from ..actors.content import mint_id
-from ..actors.values import AgentSummary, Approval
+from ..actors.values import AgentSummary, Approval, Status
 from ..storage.messages import Usage
 from .link import Link
 from .remote import RemoteRef
@@ -71,11 +71,17 @@ class Client:
         await self._link.call("delete", m.Delete(agent=id, tree=tree))
 
     def agents(
-        self, prefix: str = "", *, labels: Mapping[str, str] | None = None, waiting: str | None = None, after: str | None = None
+        self,
+        prefix: str = "",
+        *,
+        labels: Mapping[str, str] | None = None,
+        waiting: str | None = None,
+        status: Status | None = None,
+        after: str | None = None,
     ) -> AsyncIterator[AgentSummary]:
-        """All agents that the token is for (those behind the id `after`), in order of their ids; `waiting` picks those whose turn
-        waits for that kind. Break off whenever you like."""
-        selected = m.Agents(prefix=prefix, labels=_plain(labels), waiting=waiting)
+        """All agents that the token is for (those behind the id `after`), in order of their ids; `waiting` picks those that wait
+        for that kind, `status` those of one status. Break off whenever you like."""
+        selected = m.Agents(prefix=prefix, labels=_plain(labels), waiting=waiting, status=status)
 
         async def turn(last: str | None) -> tuple[Sequence[AgentSummary], str | None]:
             page: m.AgentsPage = await self._link.call("agents", msgspec.structs.replace(selected, after=last or after))

@@ -19,7 +19,7 @@ from ..actors.agent import Agent
 from ..actors.content import mint_id
 from ..actors.ref import AgentRef
 from ..actors.system import System
-from ..actors.values import AgentSummary
+from ..actors.values import AgentSummary, Status
 from ..storage.digest import message_line
 from ..storage.errors import AgentNotFound, AskTimeout, DefinitionMissing, UsageError
 from ..storage.messages import NO_USAGE, Message
@@ -119,7 +119,8 @@ async def _agents(desk: Desk, params: m.Agents, caller: Caller) -> m.AgentsPage:
     found: list[AgentSummary] = []
     looked, upto = 0, params.after
     # Labels are compared here: the index has no order for them either, and would look at every agent for one page.
-    async for agent in desk.system.agents(prefix, waiting=params.waiting, after=params.after):
+    apart: Status | None = "running" if params.status == "running" else None  # whom the index has apart
+    async for agent in desk.system.agents(prefix, waiting=params.waiting, status=apart, after=params.after):
         if looked == LOOKED or len(found) == limit:
             return m.AgentsPage(found, True, upto, looked)
         looked, upto = looked + 1, agent.id

@@ -101,6 +101,22 @@ async def test_an_agent_at_rest_waits_for_its_children_in_the_background() -> No
         assert [agent.id async for agent in system.agents(waiting="child")] == []
 
 
+async def test_agents_of_one_status(autojump_clock: object) -> None:
+    hangs = make(scripted(Reply.hang()))
+    async with System.open(":memory:", agents=[hangs], grace=0) as system:
+        for id in ("a", "b", "c"):
+            await system.spawn(hangs, id=id)
+        await (await system.get("b")).followup("hi")  # running from here on, whatever is on disk
+        assert [agent.id async for agent in system.agents(status="running")] == ["b"]
+        await wait_all_tasks_blocked()
+        assert [agent.id async for agent in system.agents(status="running")] == ["b"]
+        assert [agent.id async for agent in system.agents(status="idle")] == ["a", "c"]
+        fork = await (await system.get("b")).fork(id="d", at=3)
+        assert fork.status == "idle" and [agent.id async for agent in system.agents("d", status="running")] == []
+        with pytest.raises(UsageError, match="no agent is 'asleep'; search for one that is idle, running, failed"):
+            system.agents(status="asleep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 async def test_a_kind_that_the_index_does_not_have_is_refused_by_name() -> None:
     async with System.open(":memory:") as system:
         with pytest.raises(UsageError, match="approval, ask, child, retry, timer"):

@@ -151,4 +151,8 @@ async def test_who_waits_for_a_person_is_found_without_reading_the_whole_index(a
         assert [question.agent for question in await call(wires, "approvals", m.Selection())] == ["b"]
         assert [agent.id for agent in (await call(wires, "agents", m.Agents(waiting="approval"))).agents] == ["b"]
         assert store.flags == [("attention", ["b"]), ("attention", [])] * 2
+        store.flags.clear()
+        running = await call(wires, "agents", m.Agents(status="running"))
+        assert ([agent.id for agent in running.agents], running.looked) == (["b"], 1)
+        assert store.flags == [("attention", ["b"]), ("attention", [])]
         await (await system.get("b")).cancel()
