@@ -115,13 +115,15 @@ class Known:
             self.ends.pop(fact["agent"], None)
 
 
-def run_round(folder: Path, known: Known, seed: int, lives_s: float) -> None:
-    """One child from start to kill; it is killed `lives_s` after it has opened the store."""
+def run_round(folder: Path, known: Known, seed: int, lives_s: float, *, commits: bool) -> None:
+    """One child from start to kill, which comes `lives_s` after it has opened the store, or has told of its first commit."""
     command = [sys.executable, __file__, str(folder), "--child", str(seed)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         first = child.stdout.readline()
         assert json.loads(first)["what"] == "open", f"the child could not open the store: {first!r}"
+        if commits:
+            known.hear(child.stdout.readline())
         trio.run(trio.sleep, lives_s)
         child.send_signal(signal.SIGKILL)
         for line in child.stdout:
@@ -161,7 +163,7 @@ def torture(folder: Path, rounds: int, seed: int = 0) -> tuple[Known, list[str]]
     """Rounds of kills; what was acknowledged, and what is wrong after them."""
     chance, known, wrong = random.Random(seed), Known(), list[str]()
     for n in range(rounds):
-        run_round(folder, known, seed * 1000 + n, chance.uniform(0.0, 0.25))
+        run_round(folder, known, seed * 1000 + n, chance.uniform(0.0, 0.25), commits=n % 2 == 1)
         for readonly in (True, False):
             try:
                 wrong += [f"round {n}: {w}" for w in trio.run(partial(examine, folder, known, readonly=readonly))]
