@@ -224,7 +224,7 @@ async def test_a_turn_that_fails_before_its_first_boundary_takes_its_input_with_
     async with opened(agent) as (system, ref):
         await ref.inject("fact", message_id="fact")
         await getattr(ref, lane)("hi", message_id="hi")
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await ref.wait_idle()
         put = "put[t]" if lane == "followup" else "put[s]"
         assert await order(system.store) == f"put[s](fact) {put}(hi) TS1 claim(fact,hi) TE1{{limit}}"

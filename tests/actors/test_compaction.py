@@ -371,7 +371,7 @@ async def test_a_budget_that_has_room_for_the_request_or_the_summary_but_not_for
     model = ScriptedModel([said("ok."), calls, said("done")], context_window=WINDOW)
     plugins = [Compaction(model="sum:small", at=0.45, keep=0.1, summary_tokens=100), Budget(tokens=180)]
     agent = make(model, tools=[read], plugins=plugins, max_tokens=100)
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         async with opened(agent, models={"sum": small}) as (system, ref):
             await say(ref, LONG, message_id="m1")
             await say(ref, "Read.")

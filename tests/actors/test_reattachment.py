@@ -88,7 +88,7 @@ async def again(image: MemoryStore, child: Agent[Any, Any]) -> str:
     """Take it up; what was added to the parent's log."""
     before = (await image.head("a")).last  # type: ignore[union-attr]  # pyright: ignore[reportOptionalMemberAccess]
     async with System.open(image, agents=[parent(child, "thanks")]) as system:
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await (await system.get("a")).wait_idle()
     await check(image)
     return await order(image, after=before)
@@ -166,7 +166,7 @@ async def test_c272_a_child_of_a_missing_definition_is_waited_for_and_reported(a
         assert list(system.report.failed) == [CHILD]
         assert system.report.waiting == {"a": CHILD}
         system.define(worker("found"))
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             await ref.wait_idle()
         assert system.report.waiting == {}
         assert await order(image, after=before) == f"TR1 died{{completed}} res(c1) {REST}"

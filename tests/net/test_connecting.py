@@ -33,7 +33,7 @@ def silent() -> Iterator[str]:
 
 
 @BOTH
-@pytest.mark.parametrize(("own", "of_agent"), [(None, 0.2), (0.2, 60.0), (60.0, 0.2)], ids=["agent", "shorter", "never longer"])
+@pytest.mark.parametrize(("own", "of_agent"), [(None, 0.2), (0.2, 600.0), (600.0, 0.2)], ids=["agent", "shorter", "never longer"])
 async def test_the_agent_says_how_long_and_an_adapter_may_say_less(
     kind: Kind, silent: str, own: float | None, of_agent: float
 ) -> None:
@@ -41,7 +41,7 @@ async def test_the_agent_says_how_long_and_an_adapter_may_say_less(
     agent = Agent("demo", model=model.named("large"), plugins=[], limits=Limits(connect_s=of_agent, first_chunk_s=60))
     async with System.open(":memory:", agents=[agent]) as system:
         ref = await system.spawn(agent, id="a")
-        with trio.fail_after(20), pytest.raises(TurnFailed, match="TIMEOUT: connecting to far took too long"):
+        with trio.fail_after(60), pytest.raises(TurnFailed, match="TIMEOUT: connecting to far took too long"):
             (await ref.ask("hi")).result()
     await model.aclose()
 
