@@ -43,9 +43,9 @@ class Sample(Struct, frozen=True, omit_defaults=True):
     held_bytes: float | None = None
     """Memory that Python holds for each agent."""
     last_to_first: float | None = None
-    """CPU of the last tenth for each second of the first."""
+    """CPU of the last part (a twentieth of a year of chat) for each second of the first."""
     grown_mb: float | None = None
-    """Memory that the process had more after the last tenth than after the first."""
+    """Memory that the process had more after the last part than after the first."""
     largest: float | None = None
     """Tokens of the largest request that was answered."""
     points: tuple[tuple[float, float], ...] | None = None

@@ -3,7 +3,7 @@
 What has to stay as it is from the first thousand turns to the last: memory, the size of requests, and what a turn costs. The
 model counts every request by a tokenizer of its own, which the agent does not know and has to learn from its reports, and refuses
 one that does not fit its window; more than a few refusals in a year fail the case, and so does a log that does not verify. *last
-to first* is the CPU of the last tenth of the turns for each second of the first.
+to first* is the CPU of the last twentieth of the turns (a thousand of 20,000) for each second of the first.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from .case import Case
 from .measure import Meter, Sample, folder_bytes, resident_mb
 
 WINDOW = 8_000
+PARTS = 20
+"""So many parts of the year are compared."""
 REFUSED = 5
 """So many requests may be refused as too long until the agent has learned how its model counts."""
 ANSWER = "That is a good question. It depends on the weather, on the season, and on how much time there is. " * 4
@@ -83,14 +85,14 @@ class Talker(Model):
 
 
 async def talk(system: System, agent: Agent, turns: int) -> tuple[list[float], list[float], list[float]]:
-    """All turns: what each took, what each tenth cost in CPU, and what memory the process had after it."""
+    """All turns: what each took, what each twentieth of them cost in CPU, and what memory the process had after it."""
     ref = await system.spawn(agent, id="year")
     latencies: list[float] = []
     costs: list[float] = []
     memory: list[float] = []
-    for tenth in range(10):
+    for part in range(PARTS):
         began = time.process_time()
-        for number in range(tenth * turns // 10 + 1, (tenth + 1) * turns // 10 + 1):
+        for number in range(part * turns // PARTS + 1, (part + 1) * turns // PARTS + 1):
             start = time.perf_counter()
             outcome = await ref.ask(f"What should I do today, and what comes after that? It is day {number}")
             latencies.append(time.perf_counter() - start)
