@@ -49,7 +49,7 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
 class LmdbStore:
     """A store in a folder; `await LmdbStore.open(path)` opens one."""
 
-    def __init__(self, folder: Folder, *, readonly: bool, lazy_commits: int = LAZY_COMMITS, lazy_rows: int = LAZY_ROWS) -> None:
+    def __init__(self, folder: Folder, thread: WriterThread, *, readonly: bool, lazy_commits: int, lazy_rows: int) -> None:
         self._open: Folder | None = folder
         self._name, self._readonly = str(folder.path), readonly
         self._lazy_commits, self._lazy_rows = lazy_commits, lazy_rows
@@ -57,7 +57,7 @@ class LmdbStore:
         self._fences: dict[str, int] = {}
         self._epoch = folder.session << 32
         self._turn = trio.Lock()
-        self._thread = WriterThread(f"callboard writer of {folder.path}")
+        self._thread = thread
 
     @classmethod
     async def open(
@@ -81,10 +81,16 @@ class LmdbStore:
             StoreFormat: it holds something else, or was damaged.
             StoreError: it cannot be used.
         """
-        opening = partial(open_folder, _absolute(path), readonly=readonly, sync=sync, map_size=map_size, map_limit=map_limit)
-        # The thread cannot be abandoned: a cancel half-way would leave the folder open with nobody to close it.
-        folder = await trio.to_thread.run_sync(opening)
-        return cls(folder, readonly=readonly, lazy_commits=lazy_commits, lazy_rows=lazy_rows)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        where = _absolute(path)
+        opening = partial(open_folder, where, readonly=readonly, sync=sync, map_size=map_size, map_limit=map_limit)
+        thread = WriterThread(f"callboard writer of {where}")
+        try:
+            # It cannot be abandoned: a cancel half-way would leave the folder open with nobody to close it.
+            folder = await thread.run(lambda _: opening())
+        finally:
+            thread.stop()  # it starts again with the first commit: a store that is only read needs none
+        return cls(folder, thread, readonly=readonly, lazy_commits=lazy_commits, lazy_rows=lazy_rows)
 
     @property
     def name(self) -> str:
@@ -296,7 +302,7 @@ class LmdbStore:
                     if not self._readonly:
                         await self._write_tail(folder)
                 finally:
-                    await trio.to_thread.run_sync(self._finish, folder)
+                    await self._give_up(folder)
 
     async def _write_tail(self, folder: Folder) -> None:
         end = time.monotonic() + CLOSING_S
@@ -317,8 +323,13 @@ class LmdbStore:
             return False
         return True
 
-    def _finish(self, folder: Folder) -> None:
-        self._thread.stop()
+    async def _give_up(self, folder: Folder) -> None:
+        try:
+            await self._thread.run(lambda _: self._close(folder))
+        finally:
+            self._thread.stop()
+
+    def _close(self, folder: Folder) -> None:
         if not self._readonly:
             folder.disown()
         close_folder(folder)

@@ -1,7 +1,7 @@
 """The writer's thread: takes finished jobs, one at a time, and always answers; and the manners of the loop towards it.
 
-One thread for the life of a store: a job costs a queue and one wake-up of the loop, where a pool would cost more. The task
-that waits cannot be cancelled while its job runs, since a transaction cannot be taken back.
+One thread for the life of a store, which opens and closes it, too: a job costs a queue and one wake-up of the loop, where a pool
+would cost more. The task that waits cannot be cancelled while its job runs, since a transaction cannot be taken back.
 
 py-lmdb gives up Python's lock for each row that is put, and asks for it again. A loop that never rests takes it back before the
 thread is awake: it lets go for a few microseconds at each pass of its scheduler, and who waits may insist only when nobody let
@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, TypeVar, cast
 
 import outcome
 import trio
@@ -30,7 +30,8 @@ most, but for the first time."""
 PAUSE_S: Final = 0.0003
 """How long it goes on before it does so, and then twice as long each time: disks and machines differ by an order of magnitude."""
 
-Job = Callable[[Callable[[], None]], None]
+T = TypeVar("T")
+Job = Callable[[Callable[[], None]], T]
 """Gets what it is to call when its rows are put and only the disk is left to wait for."""
 
 
@@ -42,8 +43,8 @@ class WriterThread:
         self._queue: SimpleQueue[_Errand | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    async def run(self, job: Job) -> None:
-        """Run the job in the thread; whatever it raises is raised here."""
+    async def run(self, job: Job[T]) -> T:
+        """Run the job in the thread; what it answers is the answer, and whatever it raises is raised here."""
         if self._thread is None:
             # A daemon: a program that ends without closing its store must not hang. A transaction cut so is a crash,
             # and the store survives crashes.
@@ -54,7 +55,7 @@ class WriterThread:
         try:
             self._queue.put(errand)
             errand.stand_aside()
-            await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+            return cast(T, await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED))
         finally:
             trio.lowlevel.remove_instrument(errand)
 
@@ -73,7 +74,7 @@ class WriterThread:
 class _Errand(trio.abc.Instrument):
     """One job on its way: the loop's side, which trio calls at each pass, and the thread's."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job[object]) -> None:
         self._job, self._task, self._token = job, trio.lowlevel.current_task(), trio.lowlevel.current_trio_token()
         # Taken here, released by the thread: who acquires one in time has seen the thread get that far.
         self._put, self._answered = threading.Lock(), threading.Lock()

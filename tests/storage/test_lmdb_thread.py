@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import trio
@@ -13,6 +14,7 @@ import trio.testing
 
 from callboard.storage.engines import lmdb_thread
 from callboard.storage.engines.lmdb_thread import WriterThread
+from callboard.storage.opening import open_store
 
 LONG_S = 60.0
 """Longer than a test may take: who waits so long for something that does not come is found out."""
@@ -26,10 +28,12 @@ class Spinner:
     """A loop that never rests, seen from the thread."""
 
     def __init__(self) -> None:
+        self.passes = 0
         self._moved = threading.Event()
 
     async def run(self) -> None:
         while True:
+            self.passes += 1
             self._moved.set()
             await trio.lowlevel.checkpoint()
 
@@ -173,3 +177,19 @@ async def test_what_a_job_raises_comes_out_and_holds_nobody_up(monkeypatch: pyte
         with trio.fail_after(LONG_S / 2), pytest.raises(ValueError, match="no"):
             await thread.run(job)
         await thread.run(lambda rows_are_put: rows_are_put())
+
+
+async def test_opening_a_store_and_closing_it_are_not_left_to_luck_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes the lock some dozens of times."""
+    monkeypatch.setattr(lmdb_thread, "ASIDE_S", LONG_S)
+    spinner = Spinner()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(spinner.run)
+        await trio.lowlevel.checkpoint()
+        async with open_store(tmp_path):
+            opened = spinner.passes
+        closed = spinner.passes - opened
+        nursery.cancel_scope.cancel()
+    assert max(opened, closed) < 20, "a loop that is free makes hundreds meanwhile"
