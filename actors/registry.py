@@ -213,8 +213,9 @@ class Registry:
         if agent is None:
             self._unopened[id] = head.last
             name = head.summary.name
+            what = "pass it in agents=[...]; if it has another name now, give that one formerly"
             raise DefinitionMissing(
-                f"agent {id!r} is a {name!r}, and this system has no such definition: pass it in agents=[...]", agent=id
+                f"agent {id!r} is a {name!r}, and this system has no such definition: {what}=[{name!r}]", agent=id
             )
         stand_in = self._stand_ins.pop(id, None)
         if stand_in is not None:
