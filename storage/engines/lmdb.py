@@ -1,11 +1,11 @@
 """The LMDB engine: one folder, one writer, any number of readers.
 
 The design is in the modules beside it: `lmdb_layout` (tables and rows), `lmdb_env` (the shared environment and its lock),
-`lmdb_overlay` (what derived tables do not have yet), `lmdb_plan` (from units to rows), `lmdb_thread`, `lmdb_read`,
-`lmdb_delete`. Here is the store that puts them together.
+`lmdb_overlay` (what derived tables do not have yet) and `lmdb_parts` (how they get it), `lmdb_plan` (from units to rows),
+`lmdb_thread`, `lmdb_read`, `lmdb_delete`. Here is the store that puts them together.
 
-Everything but the transaction itself happens in the loop's thread: py-lmdb gives up the GIL at every call, and a busy loop
-gives it back late, so the thread is handed finished rows and makes a handful of calls.
+Everything but the transaction itself happens in the loop's thread: py-lmdb gives up Python's lock at every row, and the less the
+thread has to do in between, the less it needs the lock.
 """
 
 from __future__ import annotations

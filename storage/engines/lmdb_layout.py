@@ -2,8 +2,8 @@
 
 The truth is `journal` and `chunks` (by position), `logs`, `snapshots`, `blobs`, `held`, `counts` and `reach`: what a commit
 changes there is in its own transaction. `heads`, `flags`, `index` and `ids` are derived: they are written now and then, and
-whoever opens the folder reads the journal's tail behind the position they are valid up to. A head row per commit would land
-on a page of its own for each agent; written lazily it costs a tenth.
+whoever opens the folder reads the journal's tail behind the position they are valid up to (some rows may be ahead of it). A head
+row per commit would land on a page of its own for each agent; written lazily it costs a tenth.
 
     meta       name               -> format; session; state (valid position, changes, floors of position and log number)
     journal    position           -> frame                             one batch; appended
