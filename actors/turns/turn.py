@@ -36,6 +36,37 @@ if TYPE_CHECKING:
 class Turn:
     """The scratch of one turn while it runs."""
 
+    __slots__ = (
+        "actor",
+        "agent",
+        "asks_since",
+        "assembly",
+        "batch",
+        "chains",
+        "claimed_before_end",
+        "claiming",
+        "deadline",
+        "delivery",
+        "end_seq",
+        "end_usage",
+        "error",
+        "found_dead",
+        "log",
+        "position",
+        "prompt",
+        "reason",
+        "reply",
+        "rested",
+        "resting",
+        "scope",
+        "stream",
+        "suspending",
+        "system_text",
+        "taken_up",
+        "trace",
+        "untold",
+    )
+
     def __init__(self, actor: Actor) -> None:
         self.actor, self.log, self.agent, self.chains = actor, actor.log, actor.agent, actor.chains
         self.position: Position = actor.position
