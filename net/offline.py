@@ -15,7 +15,7 @@ import trio
 
 from ..actors.listing import Listing
 from ..actors.state import AgentState
-from ..actors.turns.approving import MARK, Word
+from ..actors.turns.approving import MARK, Word, check_word
 from ..actors.values import Approval, moment
 from ..storage.errors import AgentNotFound, ApprovalExpired, UsageError
 from ..storage.events import ApprovalAnswered
@@ -47,6 +47,7 @@ async def answer_in(store: Store, id: str, verdict: Word, *, by: str, text: str 
         ApprovalExpired: it was answered, withdrawn, or has expired.
         UnknownRecord: the log is of a newer version, and may be read only.
     """
+    check_word(verdict, text)
     agent, mark, _ = id.rpartition(MARK)
     if not mark:
         raise UsageError(f"{id!r} is no approval's id; `callboard approvals` lists them")

@@ -125,15 +125,26 @@ async def _look(actor: Actor, question: Question) -> None:
         await actor.answers.park()
 
 
+def check_word(verdict: str, text: str | None) -> None:
+    """Whether this can be a person's word.
+
+    Raises:
+        UsageError: the verdict is none, or it is a reply without a text.
+    """
+    if verdict not in ("allow", "deny", "reply"):
+        raise UsageError(f"verdict {verdict!r} is none of 'allow', 'deny', 'reply'")
+    if verdict == "reply" and text is None:
+        raise UsageError("a reply is the call's result, so it needs a text: answer(id, 'reply', by=..., text='...')")
+
+
 async def answer(runtime: Runtime, id: str, verdict: Word, *, by: str, text: str | None) -> None:
     """A person's word on a question; durable on return.
 
     Raises:
         ApprovalExpired: it was answered, withdrawn, or has expired.
-        UsageError: the verdict is none, or the id names no question.
+        UsageError: the verdict is none, a reply has no text, or the id names no question.
     """
-    if verdict not in ("allow", "deny", "reply"):
-        raise UsageError(f"verdict {verdict!r} is none of 'allow', 'deny', 'reply'")
+    check_word(verdict, text)
     agent, mark, _ = id.rpartition(MARK)
     if not mark:
         raise UsageError(f"{id!r} is no approval's id; list them with system.approvals()")

@@ -137,6 +137,8 @@ async def test_c119_wrong_answers_are_refused_by_name() -> None:
         approval = await asked(system, ref)
         with pytest.raises(UsageError, match="'perhaps' is none of"):
             await system.answer(approval.id, "perhaps", by="ann")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        with pytest.raises(UsageError, match="so it needs a text"):
+            await system.answer(approval.id, "reply", by="ann")
         with pytest.raises(UsageError, match="no approval's id"):
             await system.answer("nonsense", "allow", by="ann")
         with pytest.raises(AgentNotFound):
