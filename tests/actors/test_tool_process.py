@@ -139,18 +139,20 @@ async def test_the_others_of_a_group_may_clean_up_when_their_leader_is_gone(
 
 
 async def test_time_over_kills_the_group_and_tells_the_model_what_was_printed(tmp_path: Path, mock_clock: MockClock) -> None:
-    mock_clock.rate = 1  # real time, but for one jump
+    mock_clock.rate = 1  # real time, but for jumps
     file = tmp_path / "group"
 
     async def let_time_pass() -> None:
         await group_in(file)
-        await wait_all_tasks_blocked()
-        mock_clock.jump(1000)
+        while True:  # the program may be ahead of the task that started it, and is only then waited for
+            await wait_all_tasks_blocked(0.01)
+            mock_clock.jump(1000)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(let_time_pass)
         with pytest.raises(ToolError) as caught:
-            await run_process("sh", "-c", f"echo halfway; echo $$ > {file}; sleep 100 & wait", timeout=1000)
+            await run_process("sh", "-c", f"echo halfway; echo $$ > {file}; sleep 1000 & wait", timeout=1000)
+        nursery.cancel_scope.cancel()
     assert caught.value.code == "TIMEOUT"
     assert str(caught.value) == "sh was not done after 1000 s and was killed. It last printed: halfway\n"
     await gone(await group_in(file))
