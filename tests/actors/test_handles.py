@@ -201,6 +201,9 @@ async def test_what_is_no_definition_and_no_labels_is_refused() -> None:
         labels: Any = ["user"]
         with pytest.raises(UsageError, match="is no mapping; write labels="):
             await system.spawn(agent, id="b", labels=labels)
+        numbers: Any = {"n": 3}
+        with pytest.raises(UsageError, match=r"the label 'n': 3 is no text; write labels={'n': '3'}"):
+            await system.spawn(agent, id="b", labels=numbers)
         with pytest.raises(NameMismatch, match="two definitions are named 'demo'"):
             await system.spawn(make(scripted()), id="b")
 
