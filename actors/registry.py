@@ -365,11 +365,13 @@ class Registry:
 
 
 def _checked(labels: Any) -> dict[str, str] | None:
-    if labels is not None and not isinstance(labels, Mapping):
+    if labels is None:
+        return None
+    if not isinstance(labels, Mapping):
         raise UsageError(f"labels={labels!r} is no mapping; write labels={{'user': 'ann'}}")
-    given: Mapping[Any, Any] = labels or {}
+    given = dict(cast("Mapping[str, str]", labels))
     for name, value in given.items():
-        if not (isinstance(name, str) and isinstance(value, str)):
+        if not (isinstance(name, str) and isinstance(value, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
             text = f"write labels={{{str(name)!r}: {str(value)!r}}}"
             raise UsageError(f"the label {name!r}: {value!r} is no text; {text}")
-    return dict(cast("Mapping[str, str]", labels)) if labels else None
+    return given or None
