@@ -14,6 +14,7 @@ from ..storage.errors import AgentDeleted, InboxFull
 from ..storage.events import AskedBy, InboxPut, Lane, MailSent
 from ..storage.messages import AgentSource
 from .content import Content, to_message
+from .sending import seq_of
 from .sizes import accepted
 from .values import Outcome, Receipt
 from .waiting import send_and_wait
@@ -31,17 +32,21 @@ class Mail:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def send(self, sender: Actor, to: str, content: Content, message_id: str, kind: Kind) -> Receipt:
+    async def send(self, sender: Actor, to: str, content: Content, message_id: str, kind: Kind, *, fresh: bool) -> Receipt:
         """Put a message into the inbox of `to`; durable on return. A deleted agent is a dead letter, which is recorded.
+
+        The id of a `fresh` one was made for it by a body that never ran before: nobody has to look whether it was sent already.
 
         Raises:
             AgentNotFound: there never was such an agent.
             InboxFull: its lane holds as many messages as it may.
         """
-        receipt, _ = await self._send(sender, to, content, message_id, kind)
+        receipt, _ = await self._send(sender, to, content, message_id, kind, fresh)
         return receipt
 
-    async def _send(self, sender: Actor, to: str, content: Content, message_id: str, kind: Kind) -> tuple[Receipt, bool]:
+    async def _send(
+        self, sender: Actor, to: str, content: Content, message_id: str, kind: Kind, fresh: bool
+    ) -> tuple[Receipt, bool]:
         message = to_message(content, id=message_id, source=AgentSource(sender.id))
         message, blobs = accepted(message, sender.agent.limits, agent=to)
         try:
@@ -53,9 +58,8 @@ class Mail:
                 raise
             return Receipt(message_id, -1), False
         with receiver.held():
-            seq = await self._runtime.store.find(to, message_id)
-            # From here to the append there is no checkpoint: two equal sends must not both miss.
-            seq = seq if seq is not None else _in_memory(receiver, message_id)
+            # From the last look to the append there is no checkpoint: two equal sends must not both miss.
+            seq = None if fresh else await seq_of(receiver, message_id)
             new = seq is None
             if seq is None:
                 seq = self._put(sender, receiver, message_id, kind, message, blobs)
@@ -85,7 +89,9 @@ class Mail:
         receiver.wake()
         return seq
 
-    async def ask(self, sender: Actor, to: str, content: Content, message_id: str, timeout: float | None) -> Outcome[Any]:
+    async def ask(
+        self, sender: Actor, to: str, content: Content, message_id: str, timeout: float | None, *, fresh: bool
+    ) -> Outcome[Any]:
         """Send, and wait for the outcome of the turn that takes it.
 
         Raises:
@@ -95,12 +101,7 @@ class Mail:
         """
         with self._runtime.graph.edge(sender.id, to, "ask", since=self._runtime.now_ms()):
             if to in self._runtime.registry.deleted:
-                await self._send(sender, to, content, message_id, "ask")  # a fact of the sender's log, and then an error
+                await self._send(sender, to, content, message_id, "ask", fresh)  # a fact of the sender's log, and then an error
             return await send_and_wait(
-                self._runtime, to, message_id, lambda _: self._send(sender, to, content, message_id, "ask"), timeout
+                self._runtime, to, message_id, lambda _: self._send(sender, to, content, message_id, "ask", fresh), timeout
             )
-
-
-def _in_memory(receiver: Actor, message_id: str) -> int | None:
-    tail = receiver.log.tail_id(message_id)
-    return tail if tail is not None else receiver.inbox.seen(message_id)

@@ -255,13 +255,15 @@ class CallPort:
         """A note that followers show as progress."""
         self._actor.log.append(Note(kind="progress", data={"call_id": self._slot.call.id, "text": text}))
 
-    async def send(self, to: str, content: Content, message_id: str) -> Any:
+    async def send(self, to: str, content: Content, message_id: str, *, minted: bool) -> Any:
         """A follow-up to another agent."""
-        return await self._actor.runtime.mail.send(self._actor, to, content, message_id, "followup")
+        fresh = minted and not self._slot.again
+        return await self._actor.runtime.mail.send(self._actor, to, content, message_id, "followup", fresh=fresh)
 
-    async def ask(self, to: str, content: Content, message_id: str, timeout: float | None) -> Any:
+    async def ask(self, to: str, content: Content, message_id: str, timeout: float | None, *, minted: bool) -> Any:
         """Send and wait for the outcome."""
-        return await self._actor.runtime.mail.ask(self._actor, to, content, message_id, timeout)
+        fresh = minted and not self._slot.again
+        return await self._actor.runtime.mail.ask(self._actor, to, content, message_id, timeout, fresh=fresh)
 
     async def reply(self, content: Content, route: Mapping[str, Any] | Route | None, delivery: str) -> Any:
         """Answer a route from inside the turn."""

@@ -65,7 +65,7 @@ async def put_in(actor: Actor, put: InboxPut, *, look_up: bool, choose_lane: Cho
     if not look_up or not actor.chains.has("accept"):
         return await _send(actor, put, look_up, choose_lane)
     async with _one_at_a_time(actor.runtime, (actor.id, put.message.id)):
-        seq = await _seq_of(actor, put.message.id)
+        seq = await seq_of(actor, put.message.id)
         if seq is not None:
             return _acknowledge(actor, put, seq), False
         return await _send(actor, put, True, choose_lane)
@@ -79,7 +79,7 @@ async def _send(actor: Actor, put: InboxPut, look_up: bool, choose_lane: ChooseL
     if isinstance(taken, Answer):
         return await answer_at_once(actor, put, taken), False
     message, blobs = accepted(taken, actor.agent.limits, agent=actor.id)
-    seq = await _seq_of(actor, message.id) if look_up else None
+    seq = await seq_of(actor, message.id) if look_up else None
     # No checkpoint from the last look to the append.
     new = seq is None
     if seq is None:
@@ -99,7 +99,7 @@ def _acknowledge(actor: Actor, put: InboxPut, seq: int, message_id: str | None =
     return Receipt(message_id or put.message.id, seq)
 
 
-async def _seq_of(actor: Actor, message_id: str) -> int | None:
+async def seq_of(actor: Actor, message_id: str) -> int | None:
     """Where the log has this id: on disk, or (looked up last, without a checkpoint) in what is not there yet."""
     seq = await actor.runtime.store.find(actor.id, message_id)
     if seq is None:
@@ -143,4 +143,4 @@ async def accept(actor: Actor, put: InboxPut, *, replaces: bool = False) -> Mess
     return taken
 
 
-__all__ = ["Lane", "accept", "put_in", "send", "send_to"]
+__all__ = ["Lane", "accept", "put_in", "send", "send_to", "seq_of"]

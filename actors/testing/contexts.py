@@ -76,13 +76,13 @@ class RecordingPort:
         """Keep it."""
         self.progress_texts.append(text)
 
-    async def send(self, to: str, content: Content, message_id: str) -> Any:
+    async def send(self, to: str, content: Content, message_id: str, *, minted: bool) -> Any:
         """Keep it; the record doubles as the Receipt."""
         await trio.lowlevel.checkpoint()
         self.sent.append(Sent(to, content, message_id))
         return self.sent[-1]
 
-    async def ask(self, to: str, content: Content, message_id: str, timeout: float | None) -> Any:
+    async def ask(self, to: str, content: Content, message_id: str, timeout: float | None, *, minted: bool) -> Any:
         """Keep it, and answer from the table."""
         await trio.lowlevel.checkpoint()
         self.asked.append(Sent(to, content, message_id))

@@ -63,11 +63,11 @@ class ToolPort(Protocol):
         """Tell whoever follows how far the call is."""
         ...
 
-    async def send(self, to: str, content: Content, message_id: str) -> Any:
-        """Put a follow-up into another agent's Inbox; returns the Receipt."""
+    async def send(self, to: str, content: Content, message_id: str, *, minted: bool) -> Any:
+        """Put a follow-up into another agent's Inbox; returns the Receipt. An id that was `minted` for it is this call's own."""
         ...
 
-    async def ask(self, to: str, content: Content, message_id: str, timeout: float | None) -> Any:
+    async def ask(self, to: str, content: Content, message_id: str, timeout: float | None, *, minted: bool) -> Any:
         """Send and wait; returns the Outcome."""
         ...
 
@@ -156,7 +156,7 @@ class ToolContext(Generic[Deps]):
 
     async def send(self, to: Any, content: Content, *, message_id: str | None = None) -> Any:
         """Put a message into another agent's Inbox (an id, or its AgentRef), durable on return; gives the Receipt."""
-        return await self._port.send(_id_of(to), content, message_id or self._next_id())
+        return await self._port.send(_id_of(to), content, message_id or self._next_id(), minted=not message_id)
 
     async def ask(self, to: Any, content: Content, *, timeout: float | None = None, message_id: str | None = None) -> Any:
         """Send, and wait for the Outcome of the turn that takes it.
@@ -165,7 +165,7 @@ class ToolContext(Generic[Deps]):
             AskTimeout: it was not over in `timeout` seconds; it goes on.
             AskCycle: that agent waits, directly or not, for this one.
         """
-        return await self._port.ask(_id_of(to), content, message_id or self._next_id(), timeout)
+        return await self._port.ask(_id_of(to), content, message_id or self._next_id(), timeout, minted=not message_id)
 
     async def reply(self, content: Content, *, route: Mapping[str, Any] | Route | None = None) -> Any:
         """Answer the route (the turn's own by default) from here; then the turn's end sends nothing there."""

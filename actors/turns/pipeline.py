@@ -8,6 +8,7 @@ since it would be run again anyway.
 from __future__ import annotations
 
 import inspect
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -39,6 +40,8 @@ class Slot:
 
     def __init__(self, turn: Turn, call: CallState) -> None:
         self.turn, self.call = turn, call
+        self.again = call.state == "started"
+        """Whether its body may have run before: then what it sends may be there already."""
         self.arguments = call.effective or call.arguments
         self.tool: Any = None
         self.args: Any = None
@@ -58,7 +61,7 @@ class Slot:
         self.scope = trio.CancelScope()
         self.tool = next((tool for tool in _offered(turn) if tool.name == call.name), None)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The effect key: the same whenever this call runs."""
         return effect_key(self.turn.actor.id, self.turn.number, self.turn.position.step, self.call.id)

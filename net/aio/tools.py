@@ -135,11 +135,11 @@ class _LoopPort:
         self.loop: LoopRunner | None = port.loop
         self.now, self.note, self.progress = port.now, port.note, port.progress
 
-    async def send(self, to: str, content: Any, message_id: str) -> Any:
-        return await self._host.call(self._port.send, to, content, message_id)
+    async def send(self, to: str, content: Any, message_id: str, *, minted: bool) -> Any:
+        return await self._host.call(partial(self._port.send, to, content, message_id, minted=minted))
 
-    async def ask(self, to: str, content: Any, message_id: str, timeout: float | None) -> Any:
-        return await self._host.call(self._port.ask, to, content, message_id, timeout)
+    async def ask(self, to: str, content: Any, message_id: str, timeout: float | None, *, minted: bool) -> Any:
+        return await self._host.call(partial(self._port.ask, to, content, message_id, timeout, minted=minted))
 
     async def reply(self, content: Any, route: Any, delivery: str) -> Any:
         return await self._host.call(self._port.reply, content, route, delivery)
