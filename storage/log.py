@@ -182,7 +182,7 @@ class Log(Generic[S]):
         """
         if self.failed is not None:
             raise self.failed
-        encoded = [sound(event) for event in events]
+        encoded = [*map(sound, events)]
         tail, apply = self._tail, self.state.apply
         if not tail:
             self._writer.add(self)

@@ -27,10 +27,9 @@ def lost_replies(state: AgentState) -> tuple[str, ...]:
 
 def section(state: AgentState) -> str | None:
     """What the runtime context says of them; None if there are none."""
-    lost = lost_replies(state)
-    if not lost:
+    if not state.outbox.lost:
         return None
-    return "\n".join(("Replies of yours that did not arrive:", *lost[:TOLD]))
+    return "\n".join(("Replies of yours that did not arrive:", *lost_replies(state)[:TOLD]))
 
 
 def _sentence(lost: Lost) -> str:

@@ -82,6 +82,8 @@ def standard_replies(turn: Turn, reason: EndReason) -> list[OutboxPut]:
 
 def _goal(turn: Turn) -> Route | None:
     """Where the turn's end is said: to the last of the messages that it takes with it, or where its answers go anyway."""
+    if not turn.claiming:
+        return turn.actor.route
     items = (turn.actor.inbox.get(id) for id in reversed(turn.claiming))
     return next((item.route for item in items if item is not None and item.route is not None), turn.actor.route)
 

@@ -7,7 +7,8 @@ a crash loses it, and RESTORE finds its way from the position fold alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Literal
 
 import trio
 
@@ -130,9 +131,9 @@ class Turn:
         """The system closes: the turn stays open for the next start."""
         self.suspending = True
 
-    async def walk(self) -> None:
+    def walk(self) -> Coroutine[Any, Any, None]:
         """From RESTORE to DONE; raises what made a handler fail."""
-        await walk(_HANDLERS, self, self.trace, turn=self.number, now_ms=self.actor.runtime.now_ms)
+        return walk(_HANDLERS, self, self.trace, turn=self.number, now_ms=self.actor.runtime.now_ms)
 
     def block(self, why: str) -> None:
         """A plugin refused what a boundary had reserved."""
@@ -162,10 +163,6 @@ async def _command(turn: Turn) -> str:
     return "dispatch"
 
 
-async def _build(turn: Turn) -> str:
-    return await first_boundary(turn)
-
-
 async def _run(turn: Turn) -> str:
     going = True
     while going:
@@ -192,7 +189,7 @@ _HANDLERS = {
     RESTORE: _restore,
     COMPACT: _compact,
     COMMAND: _command,
-    BUILD: _build,
+    BUILD: first_boundary,
     RUN: _run,
     SAVE: _save,
     RESPOND: _respond,
