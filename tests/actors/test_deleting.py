@@ -7,12 +7,15 @@ from typing import Any
 
 import lmdb
 import pytest
-from helpers import make, say, scripted
+from helpers import events, make, say, scripted
 
 from callboard.actors import Agent, System, ToolContext, delegate, tool
+from callboard.actors.answers import CallResult
 from callboard.actors.testing import Reply
 from callboard.storage import Image, backup, open_store, verify
+from callboard.storage import events as e
 from callboard.storage.engines.lmdb_layout import TABLES
+from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.errors import AgentNotFound
 from callboard.storage.folds.children import KEEP
 from callboard.storage.messages import TextBlock
@@ -108,3 +111,28 @@ async def test_children_of_long_ago_are_deleted_too() -> None:
         assert len([agent.id async for agent in system.agents("a/")]) == count, "they are not the fork's"
         await system.delete("a")
         assert [agent.id async for agent in system.agents()] == []
+
+
+async def test_an_agent_made_again_under_its_id_writes_letters_that_arrive() -> None:
+    @tool
+    async def write(ctx: ToolContext[Any], text: str) -> str:
+        """Writes to another."""
+        await ctx.send("b", text)
+        return (await ctx.ask("b", f"{text}?")).text
+
+    def sender(text: str) -> Agent[Any, Any]:
+        return make(scripted(Reply.tools(("c1", "write", {"text": text})), "done"), name="a", tools=[write])
+
+    store, other = MemoryStore(), make(scripted("one", "two", "three", "four"), name="other")
+    async with System.open(store) as system:
+        receiver = await system.spawn(other, id="b")
+        for text in ("old", "new"):
+            agent = sender(text)
+            system.define(agent)
+            await say(await system.spawn(agent, id="a"), "hi")
+            if text == "old":
+                await system.delete("a")
+        (result,) = await events(store, e.ToolResult)
+        assert CallResult(result.content).text == "four"
+        await receiver.wait_idle()
+        assert [put.message.text for put in await events(store, e.InboxPut, "b")] == ["old", "old?", "new", "new?"]

@@ -137,7 +137,7 @@ async def test_c214_mail_to_an_agent_whose_log_failed_meanwhile_leaves_nothing_i
     @tool
     async def write(ctx: ToolContext[Any]) -> str:
         """Write to the other one."""
-        await ctx.send("b", "hello")
+        await ctx.send("b", "hello", message_id="letter")  # which is looked up
         return "written"
 
     store = Meanwhile(MemoryStore())

@@ -394,27 +394,3 @@ async def test_c273_mail_to_a_deleted_agent_is_a_dead_letter_and_to_an_unknown_o
         with pytest.raises(AgentNotFound):
             await system.get("nobody")
     await check(store)
-
-
-async def test_an_agent_made_again_under_its_id_writes_letters_that_arrive() -> None:
-    @tool
-    async def write(ctx: ToolContext[Any], text: str) -> str:
-        """Writes to another."""
-        await ctx.send("b", text)
-        return (await ctx.ask("b", f"{text}?")).text
-
-    def sender(text: str) -> Agent[Any, Any]:
-        return make(scripted(Reply.tools(("c1", "write", {"text": text})), "done"), name="a", tools=[write])
-
-    store, other = MemoryStore(), plain("other", "one", "two", "three", "four")
-    async with System.open(store) as system:
-        receiver = await system.spawn(other, id="b")
-        for text in ("old", "new"):
-            agent = sender(text)
-            system.define(agent)
-            await say(await system.spawn(agent, id="a"), "hi")
-            if text == "old":
-                await system.delete("a")
-        assert await text_of(store) == "four"
-        await receiver.wait_idle()
-        assert [put.message.text for put in await events(store, e.InboxPut, "b")] == ["old", "old?", "new", "new?"]
