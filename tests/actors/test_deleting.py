@@ -118,7 +118,8 @@ async def test_an_agent_made_again_under_its_id_writes_letters_that_arrive() -> 
     async def write(ctx: ToolContext[Any], text: str) -> str:
         """Writes to another."""
         await ctx.send("b", text)
-        return (await ctx.ask("b", f"{text}?")).text
+        answer: str = (await ctx.ask("b", f"{text}?")).text
+        return answer
 
     def sender(text: str) -> Agent[Any, Any]:
         return make(scripted(Reply.tools(("c1", "write", {"text": text})), "done"), name="a", tools=[write])
