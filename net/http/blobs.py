@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 from urllib.parse import quote
 
-import msgspec
+from msgspec import Struct
 
 from ...storage.errors import AgentNotFound, StoreError
-from ...storage.records import to_json
+from ...storage.messages import File, Image
 from ..handlers import Desk
 from .failures import Refused
 from .line import CHUNK
@@ -62,42 +62,43 @@ class Blobs:
         except StoreError as error:
             _log.info("a blob of %r was asked for and is not there: %s", agent, error)
             raise Refused(404, "the log tells of this blob, and the store does not have it") from error
-        kind = str(block.get("media_type")).lower()
+        kind = block.media_type.lower()
         shown = kind in PICTURES
         told = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{_name(block, digest)}"
         size = ("content-length", str(len(data)))
         return Response(b"", 200, kind if shown else ANYTHING, (*_HEADERS, ("content-disposition", told), size), _poured(data))
 
 
-async def _block(desk: Desk, agent: str, seq: int, digest: str) -> dict[str, Any] | None:
+async def _block(desk: Desk, agent: str, seq: int, digest: str) -> Image | File | None:
     """The block that tells of the blob; None if the record has none."""
     desk.grant.check_agent(agent)
     store = desk.system.store
     if await store.head(agent) is None:
         raise AgentNotFound(f"there is no agent {agent[:200]!r}", agent=agent)
     async for record in store.read(agent, seq - 1, seq):
-        return find(msgspec.json.decode(to_json(record)), digest)
+        return find(record.event, digest)
     return None
 
 
-def find(value: Any, digest: str) -> dict[str, Any] | None:
-    """The first picture or file with this blob anywhere in a value of JSON. A log may nest as deep as it likes."""
+def find(value: Any, digest: str) -> Image | File | None:
+    """The first picture or file with this blob anywhere in an event. Free JSON in it (labels, contexts, arguments of calls) is what
+    anybody who may send has written: it may look like a block, and is none."""
     left: list[Any] = [value]
     while left:
         part = left.pop()
-        if isinstance(part, dict):
-            block = cast("dict[str, Any]", part)
-            if block.get("type") in ("image", "file") and block.get("blob") == digest:
-                return block
-            left.extend(block.values())
-        elif isinstance(part, list):
+        if isinstance(part, Image | File):
+            if part.blob == digest:
+                return part
+        elif isinstance(part, Struct):
+            left.extend(getattr(part, name) for name in part.__struct_fields__)
+        elif isinstance(part, list | tuple):
             left.extend(cast("Sequence[Any]", part))
     return None
 
 
-def _name(block: dict[str, Any], digest: str) -> str:
+def _name(block: Image | File, digest: str) -> str:
     """What a browser calls the file: the end of its name, as a header can carry it."""
-    name = re.split(r"[/\\]", str(block.get("name") or ""))[-1]
+    name = re.split(r"[/\\]", getattr(block, "name", None) or "")[-1]
     return quote((name or digest[:16]).encode("utf-8", "replace")[-200:], safe="")
 
 

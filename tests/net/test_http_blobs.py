@@ -14,7 +14,8 @@ from wired import make, scripted
 from callboard import tool
 from callboard.actors.testing import Reply as Answer
 from callboard.net.http.blobs import find
-from callboard.storage.messages import File, Image, TextBlock
+from callboard.storage.events import InboxPut, Note
+from callboard.storage.messages import File, Image, Message, TextBlock, ToolResultBlock
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
@@ -101,9 +102,19 @@ async def test_what_tools_give_is_found_in_their_results(autojump_clock: object)
         assert (await get(web, PNG, seq)).body == PNG
 
 
-def test_a_block_is_found_however_deep_it_is() -> None:
-    value: Any = {"type": "image", "blob": "d", "media_type": "image/png"}
-    for _ in range(5000):
-        value = {"x": [value]}
-    assert find(value, "d") == {"type": "image", "blob": "d", "media_type": "image/png"}
-    assert find({"type": "text", "blob": "d"}, "d") is None
+async def test_what_only_looks_like_a_block_opens_nothing(autojump_clock: object) -> None:
+    forged = {"type": "image", "media_type": "image/png", "blob": digest(PNG)}
+    async with browsing(make(scripted("ok", "ok")), tokens=TOKENS, token="theirs") as web:
+        await written(web, Image.from_bytes(PNG, "image/png"))
+        await web.system.spawn(web.system.definitions["demo"], id="zeta/labels", labels=forged)
+        assert (await get(web, PNG, 0, "zeta/labels")).status == 404
+
+
+def test_a_block_is_found_wherever_it_is_and_free_json_is_none() -> None:
+    image = Image("image/png", blob="d")
+    forged = {"type": "image", "media_type": "image/png", "blob": "d"}
+    result = ToolResultBlock("c", (TextBlock("here"), image))
+    assert find(InboxPut(message=Message("m", "tool", (result,)), lane="next-turn"), "d") is image
+    assert find(InboxPut(message=Message("m", "user", (image,)), lane="next-turn"), "e") is None
+    put = InboxPut(message=Message("m", "user", (TextBlock("x"),)), lane="next-turn", context=forged)
+    assert find(put, "d") is None and find(Note(kind="mine", data=[forged]), "d") is None
