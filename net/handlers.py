@@ -22,7 +22,7 @@ from ..actors.system import System
 from ..actors.values import AgentSummary, Status
 from ..storage.digest import message_line
 from ..storage.errors import AgentNotFound, AskTimeout, DefinitionMissing, UsageError
-from ..storage.messages import NO_USAGE, Message
+from ..storage.messages import NO_USAGE, File, Image, Message
 from ..storage.rebuild import rebuild
 from .access import Grant
 from .feeds import Feeds
@@ -95,6 +95,17 @@ def check_named(what: str, *named: Any) -> None:
     size = len(msgspec.json.encode(named))
     if size > NAMED_BYTES:
         raise UsageError(f"{what} may take {NAMED_BYTES:,} bytes, and here are {size:,}; what an agent is to read is content")
+
+
+def check_media(content: m.WireContent) -> None:
+    """Make sure that pictures and files come with their bytes or as an address: whoever could name a blob by its digest would
+    read that of anybody's log, and a model would be shown it.
+
+    Raises:
+        UsageError: one names a blob.
+    """
+    if any(isinstance(block, Image | File) and block.data is None and block.blob is not None for block in content):
+        raise UsageError("a picture or file names a blob, which a client cannot send; give its bytes as data, or a url")
 
 
 Handler = Callable[[Desk, Any, Caller], Awaitable[Any]]
@@ -248,6 +259,7 @@ async def _ask(desk: Desk, params: m.Asking, caller: Caller) -> Any:
 
 def _how(params: m.Send) -> dict[str, Any]:
     check_named("message_id, route and sender", params.message_id, params.route, params.sender)
+    check_media(params.content)
     return {"message_id": params.message_id, "route": params.route, "sender": params.sender}
 
 
@@ -269,6 +281,7 @@ async def _withdraw(desk: Desk, params: m.OnMessage, caller: Caller) -> bool:
 
 async def _replace(desk: Desk, params: m.Replace, caller: Caller) -> Any:
     check_named("new_id", params.new_id)
+    check_media(params.content)
     return await (await desk.agent(params.agent)).replace(params.message_id, params.content, new_id=params.new_id)
 
 
@@ -282,6 +295,7 @@ async def _timers(desk: Desk, params: m.OnAgent, caller: Caller) -> Any:
 
 async def _remind(desk: Desk, params: m.Remind, caller: Caller) -> Any:
     check_named("id and route of a reminder", params.id, params.route)
+    check_media(params.content)
     ref, when = await desk.agent(params.agent), {"after_s": params.after_s, "every_s": params.every_s}
     return await ref.remind(params.content, **when, at=params.at, id=params.id, route=params.route)
 

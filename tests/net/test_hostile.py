@@ -147,6 +147,28 @@ async def test_what_only_names_something_is_short(autojump_clock: object, method
         assert answer["error"]["data"]["error"] == "UsageError" and "may take 8,192 bytes" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("followup", {}),
+        ("steer", {}),
+        ("inject", {}),
+        ("ask", {}),
+        ("replace", {"message_id": "m1"}),
+        ("remind", {"after_s": 5}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["image", "file"])
+async def test_a_client_names_no_blob(autojump_clock: object, method: str, params: dict[str, Any], kind: str) -> None:
+    """Else whoever knows a digest would read what is in the log of another one."""
+    named = {"type": kind, "media_type": "image/png", "blob": "0" * 64}
+    async with serving(make(scripted("ok"))) as (system, _, wires), wires.socket() as connection:
+        await said(connection)
+        await system.spawn(system.definitions["demo"], id="a")
+        answer = await told(connection, method, agent="a", content=[{"type": "text", "text": "see"}, named], **params)
+        assert answer["error"]["data"]["error"] == "UsageError" and "names a blob" in answer["error"]["message"]
+
+
 async def test_what_openais_clients_only_name_is_short(autojump_clock: object) -> None:
     async with browsing(make(scripted("ok"))) as web:
         chat = {**json.loads(CHAT), "user": "x" * 9000}
