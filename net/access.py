@@ -34,6 +34,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~!$'*+^`|#%&-]+")
 
 VARIABLE = "CALLBOARD_TOKENS"
 _NO_TOML = 'is no TOML%s; it needs a table for each token: ["TOKEN"] and then scopes = ["read"]'
+_FORWARDED = b"x-forwarded-for"
 _LINE = re.compile(r"at line \d+")
 
 Tokens = Mapping[str, Mapping[str, Any]]
@@ -140,7 +141,7 @@ class Access:
             Throttled: nothing, for now: too many wrong tokens came from the address of this `peer`.
             Unauthorized: nothing: there is no token, a wrong one, or it is a page of another site.
         """
-        given = {name.lower(): value.decode("latin-1") for name, value in headers}
+        given = _given(headers)
         if not self.origin_fits(given.get(b"origin"), given.get(b"host", "")):
             raise Unauthorized("pages of this origin may not connect; list it in origins=")
         if self._known is None:
@@ -161,7 +162,7 @@ class Access:
         Raises:
             Throttled: nothing counts for now, whatever was found.
         """
-        guesses, client = self.guesses, client_of(peer, given.get(b"x-forwarded-for", ""), self._proxies)
+        guesses, client = self.guesses, client_of(peer, given.get(_FORWARDED, ""), self._proxies)
         wait_s = guesses.wait_for(client)
         if wait_s and tokens and not (found is not None and guesses.knows(client, found.digest)):
             guesses.refused += tokens
@@ -191,7 +192,7 @@ class Access:
             Throttled: as for `admit`.
         """
         found = self._look_up(token)
-        self._judge({name.lower(): value.decode("latin-1") for name, value in headers}, peer, 1, found)
+        self._judge(_given(headers), peer, 1, found)
         return None if found is None else cookies.mint(found.digest, time.time())
 
     def _of_cookies(self, values: Iterable[str]) -> Known | None:
@@ -218,6 +219,16 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _given(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str]:
+    """The headers by their small names; of repeated ones the last, but each proxy may have added where a request came from in one
+    of its own, and they are one list."""
+    found: dict[bytes, str] = {}
+    for name, value in headers:
+        key, text = name.lower(), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key == _FORWARDED and key in found else text
+    return found
 
 
 def _place_of(origin: str) -> str:

@@ -104,11 +104,12 @@ def client_of(peer: str, forwarded: str, proxies: Networks) -> str:
 
 
 def _parsed(text: str) -> _Address | None:
-    """An address, also with a port; one of IPv4 that is written as one of IPv6 is one of IPv4."""
+    """An address, also with a port; one of IPv4 that is written as one of IPv6 is one of IPv4. A zone, which may be any text, is
+    no part of it."""
     text = text.strip()
     found = _WITH_PORT.fullmatch(text)
     try:
-        address = ipaddress.ip_address(text if found is None else found[1] or found[2])
+        address = ipaddress.ip_address((text if found is None else found[1] or found[2]).partition("%")[0])
     except ValueError:
         return None
     return getattr(address, "ipv4_mapped", None) or address

@@ -120,10 +120,25 @@ def test_zero_allows_none_and_memory_is_bounded() -> None:
         ("2001:db8:1:2::9", "", "2001:db8:1:2::/64"),
         ("::ffff:192.0.2.1", "", "192.0.2.1"),
         ("", "198.51.100.7", ""),
+        ("fe80::1%eth0", "", "fe80::/64"),
+        ("::1", "fe80::%any", "fe80::/64"),  # else one address has as many names as it likes
     ],
 )
 def test_for_whom_a_proxy_asks(peer: str, forwarded: str, client: str) -> None:
     assert client_of(peer, forwarded, networks(["127.0.0.0/8", "::1", "10.0.0.0/8"])) == client
+
+
+def test_each_proxy_may_have_written_a_header_of_its_own() -> None:
+    access = Access(TOKENS, proxies=["127.0.0.0/8", "10.0.0.0/8"], guesses=Guesses(allowed=1, each_s=3, now=Clock()))
+
+    def through(token: str, client: str) -> list[tuple[bytes, bytes]]:
+        return [*bearer(token), (b"x-forwarded-for", client.encode()), (b"X-Forwarded-For", b"10.1.2.3")]
+
+    with pytest.raises(Unauthorized, match="missing or wrong"):
+        access.admit(through("wrong", "198.51.100.7"), peer="127.0.0.1")
+    with pytest.raises(Throttled):
+        access.admit(through("right", "198.51.100.7"), peer="127.0.0.1")
+    assert access.admit(through("right", "198.51.100.8"), peer="127.0.0.1").scopes == ("read",)
 
 
 def test_a_proxy_is_an_address() -> None:
