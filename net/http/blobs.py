@@ -81,8 +81,8 @@ async def _block(desk: Desk, agent: str, seq: int, digest: str) -> Image | File 
 
 
 def find(value: Any, digest: str) -> Image | File | None:
-    """The first picture or file with this blob anywhere in an event. Free JSON in it (labels, contexts, arguments of calls) is what
-    anybody who may send has written: it may look like a block, and is none."""
+    """The first picture or file with this blob anywhere in an event. Free JSON in it (labels, contexts, arguments of calls) is
+    what anybody who may send has written: it may look like a block, and is none."""
     left: list[Any] = [value]
     while left:
         part = left.pop()
