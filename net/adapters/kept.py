@@ -5,8 +5,9 @@ A new connection costs round trips, so one is kept after an answer. The server m
 on its way just then gets an end instead of an answer. Servers that promise to keep connections and close them after each stream
 (llama.cpp does) make that common: an agent whose next step comes within a millisecond meets it every few steps.
 
-Nobody has read such a request: the connection had served another, no byte of an answer came, and the end came at once. Only then
-it is sent again, as browsers do it. A request that the provider may have worked on is never repeated here: that costs money, is
+Nobody has read such a request: the connection had served another, no answer came, and the end came at once. Only then it is sent
+again, as browsers do it. Whatever came that is no HTTP was somebody's answer. (The HTTP library does not tell an end before the
+first byte of a head from one within the head; servers write a head at once.) A request that the provider may have worked on is never repeated here: that costs money, is
 the loop's to decide, and is in the log.
 """
 
@@ -24,6 +25,8 @@ AT_ONCE_S = 1.0
 """An end that takes longer may be that of a provider that read the request and failed. It is not repeated here."""
 
 _KEPT = "callboard.kept"
+_NO_ANSWER = "without sending a response"
+"""How the HTTP library says it; a protocol error without these words is about what came."""
 
 
 def watched(sdk: Any, timeout: Any) -> Any:
@@ -33,7 +36,12 @@ def watched(sdk: Any, timeout: Any) -> Any:
 
 def unread(error: Exception, httpx: Any, *, since: float) -> bool:
     """Whether the request of this error of the SDK's, sent at `since` on trio's clock, was read by nobody."""
-    if not isinstance(error.__cause__, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError):
+    cause = error.__cause__
+    if isinstance(cause, httpx.RemoteProtocolError):
+        ended = _NO_ANSWER in str(cause)
+    else:
+        ended = isinstance(cause, httpx.ReadError | httpx.WriteError)
+    if not ended:
         return False
     request = getattr(error, "request", None)
     return request is not None and request.extensions.get(_KEPT, False) and trio.current_time() - since < AT_ONCE_S

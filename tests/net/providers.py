@@ -1,7 +1,7 @@
 """Providers that do not exist: one small HTTP server that speaks chat completions and messages, for the tests of the adapters.
 
 What it does depends on what it is told: "fail with 429" fails, "look" calls a tool twice in pieces, "drop" breaks off in the
-middle, "wait" says half and then nothing. Each connection serves one request, or as many as `keeps` says, and drops the next.
+middle, "babble" is no HTTP, "wait" says half and then nothing. Each connection serves one request, or as many as `keeps` says, and drops the next.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class Provider:
         openai = path.endswith("/chat/completions")
         if status := _status(said):
             await stream.send_all(_failure(status, said, openai, self.heads[-1]))
+            return
+        if said == "babble":
+            await stream.send_all(b"this is no answer\r\n\r\n")
             return
         kind = "text/html" if said == "page" else "text/event-stream"
         how = "close" if self.keeps is None else "keep-alive"

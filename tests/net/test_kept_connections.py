@@ -70,3 +70,12 @@ async def test_an_answer_that_breaks_off_is_not_repeated(kind: Kind) -> None:
         with pytest.raises(ModelError) as caught:
             await ask(model, "drop")
         assert (caught.value.code, len(server.asked)) == ("TRANSPORT", 2)
+
+
+@BOTH
+async def test_what_was_answered_with_no_http_is_not_repeated(kind: Kind) -> None:
+    async with opened(kind, keeps=9) as (server, model):
+        await ask(model)
+        with pytest.raises(ModelError) as caught:
+            await ask(model, "babble")
+        assert (caught.value.code, len(server.asked)) == ("TRANSPORT", 2)
