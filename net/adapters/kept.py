@@ -7,8 +7,8 @@ on its way just then gets an end instead of an answer. Servers that promise to k
 
 Nobody has read such a request: the connection had served another, no answer came, and the end came at once. Only then it is sent
 again, as browsers do it. Whatever came that is no HTTP was somebody's answer. (The HTTP library does not tell an end before the
-first byte of a head from one within the head; servers write a head at once.) A request that the provider may have worked on is never repeated here: that costs money, is
-the loop's to decide, and is in the log.
+first byte of a head from one within the head; servers write a head at once.) A request that the provider may have worked on is
+never repeated here: that costs money, is the loop's to decide, and is in the log.
 """
 
 from __future__ import annotations
