@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import trio
 
-from ..mailbox.addresses import reply_delivery_id
+from ..mailbox.addresses import letter_id, reply_delivery_id
 from ..storage.errors import ModelError, UsageError
 from ..storage.events import Event, InboxPut, Note, OutboxPut, Route
 from ..storage.folds.handoffs import HANDOFF
@@ -257,13 +257,17 @@ class CallPort:
 
     async def send(self, to: str, content: Content, message_id: str, *, minted: bool) -> Any:
         """A follow-up to another agent."""
-        fresh = minted and not self._slot.again
-        return await self._actor.runtime.mail.send(self._actor, to, content, message_id, "followup", fresh=fresh)
+        id, fresh = self._letter(message_id, minted)
+        return await self._actor.runtime.mail.send(self._actor, to, content, id, "followup", fresh=fresh)
 
     async def ask(self, to: str, content: Content, message_id: str, timeout: float | None, *, minted: bool) -> Any:
         """Send and wait for the outcome."""
-        fresh = minted and not self._slot.again
-        return await self._actor.runtime.mail.ask(self._actor, to, content, message_id, timeout, fresh=fresh)
+        id, fresh = self._letter(message_id, minted)
+        return await self._actor.runtime.mail.ask(self._actor, to, content, id, timeout, fresh=fresh)
+
+    def _letter(self, message_id: str, minted: bool) -> tuple[str, bool]:
+        """The id of a letter, and whether nobody can have sent it before."""
+        return (letter_id(message_id, self._actor.position.started), self._slot.runs == 1) if minted else (message_id, False)
 
     async def reply(self, content: Content, route: Mapping[str, Any] | Route | None, delivery: str) -> Any:
         """Answer a route from inside the turn."""

@@ -67,6 +67,12 @@ def delivery_id(agent: str, turn: int, started: int, number: int) -> str:
     return _digest("delivery", agent, turn, started, number)
 
 
+def letter_id(effect: str, started: int) -> str:
+    """The id of a letter to another agent; `effect` is the `effect_id` made for it. `started` is that of `delivery_id`: the
+    receiver still knows the letters of an agent that was deleted and made again under its id."""
+    return f"{effect}@{started}"
+
+
 def reply_delivery_id(effect: str, started: int) -> str:
     """The same for a reply that a tool of that turn gives itself; `effect` is the `effect_id` made for it."""
     return "reply#" + _digest("reply", effect, started)

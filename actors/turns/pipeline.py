@@ -40,8 +40,9 @@ class Slot:
 
     def __init__(self, turn: Turn, call: CallState) -> None:
         self.turn, self.call = turn, call
-        self.again = call.state == "started"
-        """Whether its body may have run before: then what it sends may be there already."""
+        self.runs = 1 if call.state == "started" else 0
+        """How often its body may have begun: from the second time on what it sends may be there already. (A plugin may run it
+        again, too.)"""
         self.arguments = call.effective or call.arguments
         self.tool: Any = None
         self.args: Any = None
@@ -261,6 +262,7 @@ async def _around(slot: Slot) -> CallResult:
             return await hand_over(slot)
         if call.arguments != slot.arguments:  # a plugin handed on other arguments
             slot.args = slot.tool.decode(call.arguments)
+        slot.runs += 1
         call_context = tool_context(slot)
         call_context.enter()
         output = slot.tool.encode(await slot.tool.run(call_context, slot.args))

@@ -7,7 +7,7 @@ from typing import Any
 
 import lmdb
 import pytest
-from helpers import events, make, say, scripted
+from helpers import check, events, make, say, scripted
 
 from callboard.actors import Agent, System, ToolContext, delegate, tool
 from callboard.actors.answers import CallResult
@@ -137,3 +137,4 @@ async def test_an_agent_made_again_under_its_id_writes_letters_that_arrive() -> 
         assert CallResult(result.content).text == "four"
         await receiver.wait_idle()
         assert [put.message.text for put in await events(store, e.InboxPut, "b")] == ["old", "old?", "new", "new?"]
+    await check(store)

@@ -11,7 +11,7 @@ from helpers import events, make, notation, opened, order, records, say, scripte
 from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import AgentRef, Plugin, System, ToolContext, ToolOutput, tool
-from callboard.actors.answers import Done
+from callboard.actors.answers import CallResult, Done, ToolCall
 from callboard.actors.seams import Next, SeamContext
 from callboard.actors.testing import Reply
 from callboard.storage import events as e
@@ -208,3 +208,28 @@ async def test_c264_the_call_is_on_disk_before_a_body_that_may_not_run_twice() -
     async with opened(make(scripted(Reply.tools(("c1", "once", {})), "done"), tools=[once]), store) as (_, ref):
         await say(ref, "hi")
     assert seen == [f"{OPEN} call(c1)"]
+
+
+async def test_a_body_that_a_plugin_runs_again_writes_nothing_twice() -> None:
+    @tool
+    async def write(ctx: ToolContext[Any]) -> str:
+        """Asks another."""
+        answer: str = (await ctx.ask("b", "one?")).text
+        return answer
+
+    class Again(Plugin):
+        """Tries each call twice."""
+
+        async def tool_around(self, ctx: SeamContext, call: ToolCall, next: Next[ToolCall, CallResult]) -> CallResult:
+            await next(call)
+            return await next(call)
+
+    store, other = MemoryStore(), make(scripted("yes", "no"), name="other")
+    agent = make(scripted(Reply.tools(("c1", "write", {})), "done"), tools=[write], plugins=[Again()])
+    async with opened(agent, store) as (system, ref):
+        receiver = await system.spawn(other, id="b")
+        await say(ref, "hi")
+        await receiver.wait_idle()
+        assert [put.message.text for put in await events(store, e.InboxPut, "b")] == ["one?"]
+        (result,) = await events(store, e.ToolResult)
+        assert CallResult(result.content).text == "yes"
