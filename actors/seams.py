@@ -89,9 +89,9 @@ class Plugin:
     ) -> Message | Reject | Answer:
         """Each send from outside, in the sender's call, before it is logged. It must not send. A throw refuses the send.
 
-        Answers the message (changed or not), `Reject` (the sender gets `InputRefused`), or `Answer` (a control command: it acts
-        now, once for each id). An answer may be a `Stop`, which also stops what runs, a `Decide`, which also answers what a call
-        asks a person, or a `Later`, which lets the message in, but into a turn of its own.
+        Answers the message (changed or not, its id stays), `Reject` (the sender gets `InputRefused`), or `Answer` (a control
+        command: it acts now, once for each id). An answer may be a `Stop`, which also stops what runs, a `Decide`, which also
+        answers what a call asks a person, or a `Later`, which lets the message in, but into a turn of its own.
         """
         return await next(message)
 

@@ -140,7 +140,17 @@ async def accept(actor: Actor, put: InboxPut, *, replaces: bool = False) -> Mess
         raise InputRefused(text, message_id=message.id, agent=actor.id) from error
     if isinstance(taken, Reject):
         raise InputRefused(f"the message for {actor.id!r} was refused: {taken.why}", message_id=message.id, agent=actor.id)
-    return taken
+    return _under(message.id, taken)
+
+
+def _under(id: str, taken: Message | Answer) -> Message | Answer:
+    """A message that a plugin made anew, under the id of the one that was sent: by that its sender knows it, waits for its
+    outcome and sends it again."""
+    if isinstance(taken, Later):
+        return msgspec.structs.replace(taken, message=_under(id, taken.message))
+    if isinstance(taken, Answer) or taken.id == id:
+        return taken
+    return msgspec.structs.replace(taken, id=id)
 
 
 __all__ = ["Lane", "accept", "put_in", "send", "send_to", "seq_of"]

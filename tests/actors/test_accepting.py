@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 from helpers import check, events, make, opened, order, say, scripted
 
 from callboard.actors import Agent, Plugin, Reject, System, ToolContext, delegate, tool
@@ -84,3 +85,17 @@ async def test_c266_a_command_seam_that_throws_is_answered() -> None:
         assert (await ref.ask("/look", message_id="/look")).text == "The command failed: LookupError: no such table"
         assert await order(system.store) == "put[t](/look) TS1 claim(/look) cmd cmdres{error} TE1{completed}"
         assert (await ref.ask("hello")).text == "alive"
+
+
+async def test_a_message_that_a_plugin_makes_anew_keeps_its_id() -> None:
+    class Anew(Plugin):
+        async def accept(self, ctx: SeamContext, message: Message, next: Next[Message, Any]) -> Any:
+            return await next(Message("another", "user", message.content))
+
+    agent = make(scripted("one", "two")).replace(plugins=[Anew()])
+    async with opened(agent) as (_, ref):
+        with trio.fail_after(10):
+            assert (await ref.ask("hi")).text == "one"
+            assert (await ref.ask("there", message_id="m")).text == "two"
+            assert (await ref.ask("there", message_id="m")).text == "two"
+            assert (await ref.outcome("m")).text == "two"
