@@ -1,8 +1,8 @@
 """Providers that do not exist: one small HTTP server that speaks chat completions and messages, for the tests of the adapters.
 
 What it does depends on what it is told: "fail with 429" fails, "look" calls a tool twice in pieces, "drop" breaks off in the
-middle, "babble" is no HTTP, "wait" says half and then nothing. Each connection serves one request, or as many as `keeps` says, and
-drops the next.
+middle, "babble" is no HTTP, "wait" says half and then nothing. Each connection serves one request, or as many as `keeps` says,
+and drops the next.
 """
 
 from __future__ import annotations
