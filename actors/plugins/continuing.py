@@ -8,11 +8,14 @@ ends as its last piece does. If another person's message is taken at the same bo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import structs
 
 from ...storage.errors import UsageError
+from ...storage.events import UserMessage
 from ...storage.folds.position import CONTINUE
-from ...storage.messages import Message, Source, TextBlock
+from ...storage.messages import Message, PluginSource, Source, TextBlock
 from ..answers import Boundary, Enter, Reject, Stopping
 from ..seams import Next, Plugin, SeamContext
 
@@ -53,10 +56,23 @@ class Continue(Plugin):
             await ctx.agent.steer(Message(id, "user", (TextBlock(TEXT),), CONTINUE))
 
     async def _asked(self, ctx: SeamContext) -> int:
-        """How often the present answer was gone on with, by the history, which a restart has as well."""
-        asked = 0
-        for message in reversed(await ctx.agent.messages()):
-            asked += message.source == CONTINUE
-            if message.role == "user" and message.source != CONTINUE:
-                break
-        return asked
+        """How often the present answer was gone on with, as a restart finds it, too.
+
+        A summary may stand for what the history had; then the log knows, which is read only if it can have been so often.
+        """
+        asked = _asked_last(await ctx.agent.messages(), ctx.turn)
+        if asked >= self._times or ctx.step <= self._times:
+            return asked
+        events = [record.event for record in await ctx.records({"user/message"})]
+        return _asked_last([event.message for event in events if isinstance(event, UserMessage)], ctx.turn)
+
+
+def _asked_last(messages: Sequence[Message], turn: int) -> int:
+    """How often this turn was asked to go on since somebody said something. What plugins say beside that changes nothing."""
+    asked = 0
+    for message in reversed(messages):
+        if message.source == CONTINUE:
+            asked += message.id.startswith(f"continue-{turn}.")
+        elif message.role == "user" and not isinstance(message.source, PluginSource):
+            break
+    return asked

@@ -10,7 +10,7 @@ from crashing import image, live
 from helpers import events, history, make, opened, say, scripted
 from trio.testing import wait_all_tasks_blocked
 
-from callboard.actors import Plugin, ToolContext, tool
+from callboard.actors import Next, Plugin, Position, Replace, SeamContext, ToolContext, tool
 from callboard.actors.plugins import Continue, EmptyAnswer
 from callboard.actors.plugins.continuing import TEXT
 from callboard.actors.plugins.empty_answer import TEXT as AGAIN
@@ -18,6 +18,7 @@ from callboard.actors.testing import Reply, ScriptedModel, every_crash
 from callboard.storage import Store, UsageError
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
+from callboard.storage.messages import Message, PluginSource, TextBlock
 
 ROUTE = {"channel": "hall", "chat": "1"}
 CUT = Reply.max_tokens
@@ -61,6 +62,32 @@ async def test_it_ends_with_max_tokens_after_so_many_times(times: int, text: str
     async with opened(make(script, plugins=[Continue(times=times)])) as (_, ref):
         outcome = await ref.ask("hi")
         assert (outcome.text, outcome.reason.kind) == (text, "max-tokens")
+
+
+class Summary(Plugin):
+    """Puts one sentence in the place of all that was said, before each step."""
+
+    every_step = True
+
+    async def compact(self, ctx: SeamContext, position: Position, next: Next[Position, Replace | None], /) -> Replace | None:
+        if len(position.entries) < 2:
+            return None
+        return Replace(Message("s", "user", (TextBlock("They spoke."),), PluginSource("summary")), position.entries[0][0])
+
+
+async def the_step(ctx: SeamContext) -> str:
+    """A section that is another one in each step."""
+    return f"This is step {ctx.step}."
+
+
+@pytest.mark.parametrize(
+    "others", [{}, {"context": [the_step]}, {"plugins": [Continue(times=2), Summary()]}], ids=["nothing", "context", "summary"]
+)
+async def test_what_others_do_to_the_view_gives_it_no_further_times(others: dict[str, Any]) -> None:
+    script = scripted(*(CUT(letter) for letter in "abcdefgh"))
+    async with opened(make(script, **{"plugins": [Continue(times=2)], **others})) as (_, ref):
+        outcome = await ref.ask("hi")
+        assert (outcome.text, outcome.reason.kind) == ("abc", "max-tokens")
 
 
 async def test_c070_without_the_plugin_a_turn_that_was_cut_stays_cut() -> None:
