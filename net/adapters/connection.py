@@ -21,7 +21,7 @@ from typing import Any, Protocol, cast
 import trio
 
 from ...actors.failures import causes
-from ...storage.errors import ModelError, UsageError
+from ...storage.errors import ModelError
 from ...storage.messages import Chunk
 from .failures import from_response, scrubbed
 from .kept import unread
@@ -69,8 +69,8 @@ class Connection:
         """What the reader makes of one streamed response.
 
         Raises:
-            ModelError: whatever went wrong, by its code; a connection that broke is TRANSPORT.
-            UsageError: the SDK is not installed.
+            ModelError: whatever went wrong, by its code; a connection that broke is TRANSPORT, an SDK that is not installed
+                NO_ADAPTER.
         """
         client = await self._client()
         try:
@@ -138,9 +138,10 @@ class Connection:
     async def _modules(self) -> tuple[Any, Any]:
         names = (self._sdk, "httpx2")
         if missing := [name for name in names if importlib.util.find_spec(name) is None]:
-            raise UsageError(
+            raise ModelError(  # of a turn, whose end keeps the code: nothing that an agent did is to blame
+                "NO_ADAPTER",
                 f"models of {self._label} need the package {missing[0]}, which is not installed: "
-                f"pip install 'callboard[{self._sdk}]'"
+                f"pip install 'callboard[{self._sdk}]'",
             )
         sdk, httpx = [await trio.to_thread.run_sync(importlib.import_module, name) for name in names]
         return sdk, httpx
