@@ -16,8 +16,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
-from typing import Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import outcome
 import trio
@@ -43,6 +44,7 @@ class WriterThread:
         self._queue: SimpleQueue[_Errand | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    @trio.lowlevel.enable_ki_protection
     async def run(self, job: Job[T]) -> T:
         """Run the job in the thread; what it answers is the answer, and whatever it raises is raised here."""
         if self._thread is None:
@@ -53,11 +55,19 @@ class WriterThread:
         errand = _Errand(job)
         trio.lowlevel.add_instrument(errand)
         try:
-            self._queue.put(errand)
-            errand.stand_aside()
-            return cast(T, await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED))
+            return cast(T, await self._answer(errand))
         finally:
-            trio.lowlevel.remove_instrument(errand)
+            with suppress(KeyError):  # trio drops one in which somebody's signal handler raised
+                trio.lowlevel.remove_instrument(errand)
+
+    async def _answer(self, errand: _Errand) -> Any:
+        self._queue.put(errand)
+        try:
+            errand.stand_aside()
+        finally:
+            # Whatever a signal handler raised there: the thread will wake this task, which has to be asleep.
+            answer = await trio.lowlevel.wait_task_rescheduled(lambda _: trio.lowlevel.Abort.FAILED)
+        return answer
 
     def stop(self) -> None:
         """End the thread when its jobs are done, and wait for that."""
@@ -76,11 +86,13 @@ class _Errand(trio.abc.Instrument):
 
     def __init__(self, job: Job[object]) -> None:
         self._job, self._task, self._token = job, trio.lowlevel.current_task(), trio.lowlevel.current_trio_token()
-        # Taken here, released by the thread: who acquires one in time has seen the thread get that far.
+        # Taken here, released by the thread: whoever gets one in time has seen the thread come so far.
         self._put, self._answered = threading.Lock(), threading.Lock()
         self._put.acquire()
         self._answered.acquire()
-        self._flushing, self._again, self._pause = False, 0.0, PAUSE_S
+        # How far the thread is. It says so itself: a signal may cut short what the loop waits for.
+        self._flushing = self._over = False
+        self._again, self._pause = 0.0, PAUSE_S
 
     # -- in the loop
 
@@ -91,12 +103,12 @@ class _Errand(trio.abc.Instrument):
     def stand_aside(self) -> None:
         """Leave Python's lock to the thread until its rows are put, or for `ASIDE_S`."""
         longest = ASIDE_S
-        self._flushing = self._put.acquire(timeout=longest)
+        self._put.acquire(timeout=longest)
         self._again = time.perf_counter() + (self._pause if self._flushing else longest)
 
     def before_io_wait(self, timeout: float) -> None:
         """A pass is over; without a `timeout` the next one follows at once."""
-        if timeout > 0 or time.perf_counter() < self._again:
+        if timeout > 0 or self._over or time.perf_counter() < self._again:
             return
         if not self._flushing:
             self.stand_aside()
@@ -116,8 +128,10 @@ class _Errand(trio.abc.Instrument):
             pass  # the loop is gone, and with it everybody who could hear the answer
         finally:
             self._rows_are_put()
+            self._over = True
             self._answered.release()
 
     def _rows_are_put(self) -> None:
-        if self._put.locked():
+        if not self._flushing:
+            self._flushing = True
             self._put.release()

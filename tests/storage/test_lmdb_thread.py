@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,8 +88,7 @@ async def test_a_busy_loop_stands_aside_while_rows_are_put(monkeypatch: pytest.M
 async def test_the_other_tasks_of_the_same_pass_wait_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass of many agents takes long enough for the thread to be in want of the lock again and again."""
     monkeypatch.setattr(lmdb_thread, "ASIDE_S", LONG_S)
-    ran = threading.Event()
-    going = trio.Event()
+    ran, going = threading.Event(), trio.Event()
 
     async def other() -> None:
         await going.wait()
@@ -98,15 +99,16 @@ async def test_the_other_tasks_of_the_same_pass_wait_too(monkeypatch: pytest.Mon
         assert not ran.wait(A_WHILE_S)
         rows_are_put()
 
+    async def commit() -> None:
+        await going.wait()
+        await thread.run(job)
+
     with writer() as thread:
         async with trio.open_nursery() as nursery:
-            for _ in range(50):
-                nursery.start_soon(other)
+            for task in (other, other, commit, other, other):  # trio turns the order around as it likes
+                nursery.start_soon(task)
             await trio.testing.wait_all_tasks_blocked()
             going.set()
-            await trio.lowlevel.checkpoint()  # into the pass of the others, before some of them
-            await thread.run(job)
-    assert ran.is_set()
 
 
 async def test_it_stands_aside_for_a_bounded_time_and_then_goes_on_for_as_long() -> None:
@@ -193,3 +195,76 @@ async def test_opening_a_store_and_closing_it_are_not_left_to_luck_either(
         closed = spinner.passes - opened
         nursery.cancel_scope.cancel()
     assert max(opened, closed) < 20, "a loop that is free makes hundreds meanwhile"
+
+
+@contextmanager
+def handler_that_raises() -> Generator[Callable[[], None]]:
+    """What sends the signal."""
+
+    def raises(number: int, frame: object) -> None:
+        raise RuntimeError("from a handler")
+
+    main = threading.main_thread().ident
+    assert main is not None
+    before = signal.signal(signal.SIGUSR1, raises)
+    try:
+        yield partial(signal.pthread_kill, main, signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+async def test_a_signal_handler_that_raises_in_the_flush_costs_no_commit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """trio reports what is raised in a hook, and does not call it again."""
+    monkeypatch.setattr(lmdb_thread, "GLANCE_S", LONG_S)
+    spinner = Spinner()
+    with handler_that_raises() as send:
+
+        def job(rows_are_put: Callable[[], None]) -> None:
+            rows_are_put()
+            assert spinner.stands()
+            send()
+            assert spinner.moves()
+
+        await beside(spinner, job)
+    assert "from a handler" in caplog.text
+
+
+async def test_what_a_signal_handler_raises_while_rows_are_put_is_raised_when_the_job_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The thread would wake a task that is somewhere else by then, and take the whole loop down."""
+    monkeypatch.setattr(lmdb_thread, "ASIDE_S", LONG_S)
+    done: list[str] = []
+    with handler_that_raises() as send, writer() as thread:
+
+        def job(_: Callable[[], None]) -> None:
+            send()
+            time.sleep(A_WHILE_S)  # the loop's thread is in the handler
+            done.append("job")
+
+        with pytest.raises(RuntimeError, match="from a handler"):
+            await thread.run(job)
+        assert done == ["job"]
+        assert await thread.run(lambda _: "again") == "again"
+
+
+def test_ctrl_c_waits_until_the_job_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lmdb_thread, "ASIDE_S", LONG_S)
+    done: list[str] = []
+
+    def job(rows_are_put: Callable[[], None]) -> None:
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(A_WHILE_S)
+        done.append("job")
+
+    async def main() -> None:
+        with writer() as thread:
+            await thread.run(job)
+            done.append("loop")
+            await trio.lowlevel.checkpoint()
+
+    with pytest.raises(KeyboardInterrupt):
+        trio.run(main)
+    assert done == ["job", "loop"]
