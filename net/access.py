@@ -34,6 +34,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~!$'*+^`|#%&-]+")
 
 VARIABLE = "CALLBOARD_TOKENS"
 _NO_TOML = 'is no TOML%s; it needs a table for each token: ["TOKEN"] and then scopes = ["read"]'
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*://[^/?#\s]+|null)/?")
 _FORWARDED = b"x-forwarded-for"
 _LINE = re.compile(r"at line \d+")
 
@@ -104,7 +105,7 @@ class Access:
         """Read the tokens: a mapping, or a TOML file of the same shape. `proxies` say for whom they ask.
 
         Raises:
-            UsageError: they cannot be read; the text does not hold them.
+            UsageError: they cannot be read (the text does not hold them), or an origin or a proxy is none.
         """
         where = ""
         if isinstance(tokens, str | os.PathLike):
@@ -113,7 +114,7 @@ class Access:
         if tokens is not None:
             named = [(f"{where}token {number}", token) for number, token in enumerate(tokens, 1)]
             self._known = [Known(_digest(token), _grant(which, token, tokens[token])) for which, token in named]
-        self._origins = frozenset(origins)
+        self._origins = frozenset(map(_origin, origins))
         self._proxies, self.guesses = networks(proxies), guesses or Guesses()
 
     @property
@@ -229,6 +230,14 @@ def _given(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str]:
         key, text = name.lower(), value.decode("latin-1")
         found[key] = f"{found[key]}, {text}" if key == _FORWARDED and key in found else text
     return found
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers write it; any other text would never be that of a page."""
+    found = _ORIGIN.fullmatch(text.strip().lower())
+    if found is None:
+        raise UsageError(f"{text!r} is no origin of a page; write it like 'https://app.example', with a port if it has one")
+    return found[1]
 
 
 def _place_of(origin: str) -> str:

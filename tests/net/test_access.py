@@ -143,6 +143,14 @@ def test_without_tokens_pages_of_other_sites_are_turned_away() -> None:
             access.admit([(b"origin", origin)], [])
 
 
+def test_an_origin_is_what_browsers_write() -> None:
+    for listed in ("https://app.example/", "HTTPS://App.example"):
+        Access(TOKENS, origins=[listed]).admit([(b"origin", b"https://app.example"), *bearer("admin-token")], [])
+    for listed in ("app.example", "https://app.example/page", "*", ""):
+        with pytest.raises(UsageError, match="is no origin of a page"):
+            Access(TOKENS, origins=[listed])
+
+
 def test_origins_that_are_listed_are_the_only_ones() -> None:
     for access in (Access(None, origins=["https://app.example"]), Access(TOKENS, origins=["https://app.example"])):
         access.admit([(b"origin", b"https://app.example"), *bearer("admin-token")], [])
