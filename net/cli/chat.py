@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ...actors.agent import Agent
+from ...actors.models.installed import offered
 from ...actors.plugins import Commands, chat_plugins
 from ...actors.system import System
 from ...actors.tools import tool
@@ -54,6 +55,8 @@ def _loaded(arguments: argparse.Namespace) -> Loaded:
         loaded = load_agent(arguments.agent)
         return loaded._replace(agent=_with_plugins(loaded.agent))
     model = arguments.model or NAME
+    if model in offered():
+        raise Refused(f"--model {model} names a provider and none of its models; write --model {model}:NAME")
     if ":" not in model:
         raise Refused(f"--model {model} names no provider; write --model openai:{model}, or --model anthropic:{model}")
     return Loaded(_with_plugins(Agent(ID, model=model, system=SYSTEM, tools=[clock])), None, None)

@@ -94,6 +94,7 @@ def test_an_agent_of_a_file_has_commands_and_nobody_is_asked(
     ("words", "text"),
     [
         (["--model", "gpt-5"], "write --model openai:gpt-5"),
+        (["--model", "openai"], "write --model openai:NAME"),
         (["--model", "openai:x", "--agent", "y.py:z"], "leave --model away"),
         (["--agent", "nowhere.py:z"], "there is no file nowhere.py"),
     ],
