@@ -198,6 +198,7 @@ class Registry:
     def _enter(self, actor: Actor) -> Actor:
         self._open[actor.id] = actor
         self.failed.pop(actor.id, None)
+        self._passive.pop(actor.id, None)
         self._unopened.pop(actor.id, None)
         self._runtime.report.opened(actor.id)
         self._runtime.observers.watch(actor)
@@ -221,7 +222,7 @@ class Registry:
         if stand_in is not None:
             await stand_in.retire()
             head = await runtime.store.head(id) or head
-        passive = self._passive.pop(id, None)
+        passive = self._passive.get(id)
         state = await fold_log(runtime.store, id)
         epoch = passive.epoch if passive is not None else await runtime.store.own(id)
         log = Log(id, epoch, state, runtime.writer, last=head.last, time=head.time, now=runtime.now)
@@ -235,10 +236,12 @@ class Registry:
         if id in self._asleep and actor.take_up and not runtime.closing:
             actor.leave(asleep=True, walked=actor.walked)
         self._asleep.discard(id)
-        with actor.held():
-            await reconcile(actor)
-        if not state.forked_idle and not actor.asleep:
-            actor.wake()
+        try:
+            with actor.held():
+                await reconcile(actor)
+        finally:  # it is open, also if the one who asked for it has left
+            if not state.forked_idle and not actor.asleep:
+                actor.wake()
         return actor
 
     async def stand_in(self, id: str, agent: Agent[Any, Any]) -> StandIn:
