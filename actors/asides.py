@@ -39,7 +39,7 @@ async def answer_at_once(actor: Actor, put: InboxPut, answer: Answer) -> Receipt
     if isinstance(answer, Decide):
         return Receipt(message_id, await _decide(actor, put, answer))
     seq = actor.log.append(*command_events(actor, put.message, answer, answer.text), *_reply(actor, put, answer.text))
-    await actor.log.commit()
+    await actor.log.commit(shielded=True)  # who waits for what it took back has to hear of it
     actor.promises.settle()
     return Receipt(message_id, seq)
 
@@ -52,7 +52,7 @@ async def _decide(actor: Actor, put: InboxPut, answer: Decide) -> int:
         by, why = put.sender or "", None if answer.why is None else well_formed(answer.why)
         events.append(ApprovalAnswered(id=question.id, verdict=answer.verdict, by=by, text=why))
     seq = actor.log.append(*events)
-    await actor.log.commit()
+    await actor.log.commit(shielded=True)  # and the call, of the word
     if question is not None:
         was_answered(actor)
     return seq

@@ -238,7 +238,7 @@ class AgentRef(Generic[Out]):
                 await trio.lowlevel.checkpoint()
                 return False
             actor.log.append(drop)
-            await actor.log.commit()
+            await actor.log.commit(shielded=True)  # who waits for it has to hear of it, also if the caller has left
             actor.promises.settle()
             return True
 
@@ -264,7 +264,7 @@ class AgentRef(Generic[Out]):
             seq = actor.log.append(*events, blobs=blobs) + 1
             if events[1].wake:
                 actor.wake()
-            await actor.log.commit()
+            await actor.log.commit(shielded=True)
             actor.promises.settle()
             return Receipt(message.id, seq)
 

@@ -113,7 +113,7 @@ async def cancel_timer(runtime: Runtime, agent: str, id: str) -> bool:
             return False
         actor.log.append(TimerCancelled(id=id))
         runtime.schedule.note(actor)
-        await actor.log.commit()
+        await actor.log.commit(shielded=True)  # who waits for it has to hear of it
         if not timer.fired:
             actor.promises.break_one(id, dropped(agent, id, "withdrawn"))
         return True

@@ -268,7 +268,8 @@ class Log(Generic[S]):
         return self._flying
 
     async def delete(self) -> None:
-        """Remove the agent; what was appended before is written first, and nothing can be appended after.
+        """Remove the agent; what was appended before is written first, and nothing can be appended after. No cancellation gets in
+        between: nobody could tell then whether it is there.
 
         Raises:
             CommitFailed: the agent is still there.
@@ -278,7 +279,7 @@ class Log(Generic[S]):
         self._ticket = self._ticket or Ticket()
         ticket = self._ticket
         self._writer.want()
-        await ticket.wait()
+        await ticket.wait(shielded=True)
         self.failed = AgentDeleted(f"the agent {self.agent!r} was deleted", agent=self.agent)
         self.moved.unpark_all()
 

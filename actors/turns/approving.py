@@ -155,7 +155,7 @@ async def answer(runtime: Runtime, id: str, verdict: Word, *, by: str, text: str
         if question is None or late:
             raise ApprovalExpired(f"question {id!r} was answered, withdrawn, or has expired", agent=agent)
         actor.log.append(ApprovalAnswered(id=id, verdict=verdict, by=by, text=text))
-        await actor.log.commit()
+        await actor.log.commit(shielded=True)  # the call has to hear of it, also if who answered has left
         was_answered(actor)
 
 
