@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import ssl
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -28,6 +29,7 @@ SIOCOUTQ: int | None = 0x5411 if sys.platform == "linux" else None
 """Asks a socket how much of what was sent has not been taken yet; None where there is no such question."""
 AT_ONCE = 4096
 """The longest frame that is sent without waiting: the smallest buffer of a socket takes it whole."""
+_PRINTABLE, _BLANKS = re.compile(r"[!-~]*"), re.compile(r"[\s\x00-\x1f\x7f]")
 CONNECT_S = 5
 CLOSE_S = 2
 LONGEST = 64 * 2**20
@@ -203,17 +205,23 @@ def dialer(url: str, token: str | None, ssl_context: ssl.SSLContext | None) -> D
     """What opens connections to this address.
 
     Raises:
-        UsageError: it is no address of a service, or the extra is missing.
+        UsageError: it is no address of a service, that is no token, or the extra is missing.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("ws", "wss") or not parts.hostname:
-        raise UsageError(f"{url!r} is no address of a service; it looks like ws://127.0.0.1:8000")
+    no_address = f"{url.rpartition('@')[2]!r} is no address of a service; it looks like ws://127.0.0.1:8000"
+    try:
+        parts, given = urlsplit(url), urlsplit(url).port
+    except ValueError as error:  # a port past 65535, half an IPv6 address
+        raise UsageError(no_address) from error
+    if parts.scheme not in ("ws", "wss") or not parts.hostname or _BLANKS.search(url):
+        raise UsageError(no_address)
     if parts.username or parts.password or parts.query:
         raise UsageError("an address holds no token, since addresses are logged: give token=")
+    if token is not None and not _PRINTABLE.fullmatch(token):
+        raise UsageError("the token has a character that no header carries; did a blank or a line's end come with it?")
     library()
-    headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode("latin-1"))]
+    headers = [] if token is None else [(b"authorization", b"Bearer " + token.encode())]
     secure = ssl_context or ssl.create_default_context() if parts.scheme == "wss" else None
-    port = parts.port or (443 if secure else 80)
+    port = given or (443 if secure else 80)
 
     @asynccontextmanager
     async def dial() -> AsyncGenerator[Socket]:
@@ -242,9 +250,17 @@ async def _open(url: str, host: str, port: int, secure: ssl.SSLContext | None) -
                 raise
             return stream
     except trio.BrokenResourceError as error:
-        raise Disconnected(f"{url} does not prove who it is: {error.__cause__ or error}") from error
+        raise Disconnected(_unproved(url, error.__cause__ or error)) from error
     except (OSError, trio.TooSlowError) as error:
         raise Disconnected(f"nobody answers at {url}; is the service running there?") from error
+
+
+def _unproved(url: str, cause: BaseException) -> str:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return f"{url} does not prove who it is: {cause.verify_message}; to trust its certificate, name it in $SSL_CERT_FILE"
+    if getattr(cause, "reason", None) == "WRONG_VERSION_NUMBER":
+        return f"{url} does not speak TLS; is it {url.replace('wss', 'ws', 1)}?"
+    return f"{url} does not prove who it is: {cause}"
 
 
 @asynccontextmanager

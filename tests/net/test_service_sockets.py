@@ -193,6 +193,29 @@ async def test_what_is_no_service_is_an_error_of_the_service() -> None:
         nursery.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("url", ["ws://me:hunter2@localhost:99999", "ws://[::1", "ws://a b:1", "ws://a/b\n", "ftp://a", "ws://"])
+async def test_what_cannot_be_an_address_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="is no address of a service") as caught:
+        async with connect(url):
+            pass
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", ["hunter2 ", "hunter2\n", "hunter2\u20ac"])
+async def test_what_no_header_carries_is_no_token(token: str) -> None:
+    with pytest.raises(UsageError, match="the token has a character") as caught:
+        async with connect("ws://localhost:1", token):
+            pass
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_who_speaks_no_tls_is_told_apart_from_who_proves_nothing() -> None:
+    async with service_of() as (_, server):
+        with pytest.raises(Disconnected, match=r"does not speak TLS; is it ws://127\.0\.0\.1"):
+            async with connect(server.url.replace("ws", "wss")):
+                pass
+
+
 async def test_tls(tmp_path: Path) -> None:
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
@@ -213,7 +236,7 @@ async def test_tls(tmp_path: Path) -> None:
                     break
         async with httpx.AsyncClient(verify=ssl.create_default_context(cafile=cert)) as web:
             assert (await web.get(f"{server.page}readyz")).json()["status"] == "ready"
-        with pytest.raises(Disconnected):
+        with pytest.raises(Disconnected, match=r"does not prove who it is: .*name it in \$SSL_CERT_FILE"):
             async with connect(server.url):
                 pass
     with pytest.raises(UsageError, match="cannot be used"):
