@@ -60,7 +60,6 @@ class ChildEnd:
 
     def tell(self, reason: EndReason) -> None:
         """It is on disk: let the parent go on."""
-        self.release()
         parent = self._parent
         if self.restarted is None and parent is not None and parent.log.failed is None and tells(parent, self.child, reason):
             parent.wake()

@@ -73,11 +73,15 @@ async def close_turn(turn: Turn) -> None:
         cause = Cause("disposed")
     reason = _reason(turn, cause, turn.error)
     turn.end_usage = turn.position.usage
-    _append(turn, reason, end)
-    if actor.state.worth_a_snapshot:
-        actor.log.snapshot_soon()
-    await actor.log.commit(shielded=True)
-    _tell(turn, reason, end)
+    try:
+        _append(turn, reason, end)
+        if actor.state.worth_a_snapshot:
+            actor.log.snapshot_soon()
+        await actor.log.commit(shielded=True)
+        _tell(turn, reason, end)
+    finally:
+        if end is not None:
+            end.release()
 
 
 def _is_alone(turn: Turn) -> bool:

@@ -150,3 +150,25 @@ async def test_c214_mail_to_an_agent_whose_log_failed_meanwhile_leaves_nothing_i
     assert result.error == "TOOL_ERROR"
     assert not await events(store, e.MailSent) and not await events(store, e.InboxPut, "b")
     await check(store)
+
+
+async def test_a_failed_end_of_a_child_that_is_put_again_does_not_keep_its_parent_in_memory(autojump_clock: MockClock) -> None:
+    store = FaultyStore(MemoryStore())
+    tries: list[Request] = []
+
+    def fails_at_first(request: Request) -> Reply:
+        tries.append(request)
+        if len(tries) == 1:
+            store.fail_next(StoreFull("the disk is full; free some space"))  # the next commit is the end of this turn
+        return Reply.text("done") if len(tries) == 3 else Reply.fail("SERVER_ERROR", "not now")
+
+    child = make(ScriptedModel(fails_at_first), name="worker")
+    replies = scripted(Reply.tools(("w", "worker", {"task": "go"})), "all is done")
+    parent = make(replies, tools=[delegate(child, restarts=(1, 60))])
+    async with System.open(store, agents=[parent], idle_after=10) as system:
+        ref = await system.spawn(parent, id="a")
+        assert (await ref.ask("begin")).text == "all is done"
+        await trio.sleep(100)
+        assert system.statistics()["agents"] == 0
+    assert len(tries) == 3
+    await check(store)
