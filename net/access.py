@@ -152,12 +152,12 @@ class Access:
         fresh = [value for value in cookies.found_in(given.get(b"cookie", "")) if cookies.is_fresh(value, time.time())]
         tried = [token] * bool(token) + fresh * _ours(given, safe=safe)
         found = self._look_up(token) or self._of_cookies(tried)
-        self._judge(given, peer, len(tried), found)
+        self._judge(given, peer, tried, found)
         if found is None:
             raise Unauthorized("the token is missing or wrong")
         return found.grant
 
-    def _judge(self, given: Mapping[bytes, str], peer: str, tokens: int, found: Known | None) -> None:
+    def _judge(self, given: Mapping[bytes, str], peer: str, tried: Sequence[str], found: Known | None) -> None:
         """Count what was wrong.
 
         Raises:
@@ -165,13 +165,13 @@ class Access:
         """
         guesses, client = self.guesses, client_of(peer, given.get(_FORWARDED, ""), self._proxies)
         wait_s = guesses.wait_for(client)
-        if wait_s and tokens and not (found is not None and guesses.knows(client, found.digest)):
-            guesses.refused += tokens
+        if wait_s and tried and not (found is not None and guesses.knows(client, found.digest)):
+            guesses.refused += len(tried)
             raise Throttled(wait_s)
         if found is not None:
             guesses.remember(client, found.digest)
-        elif tokens:
-            guesses.count(client, tokens)
+        elif tried:
+            guesses.count(client, map(_digest, tried))
 
     def origin_fits(self, origin: str | None, host: str) -> bool:
         """Whether pages of this origin may talk to the service, which was reached under the name `host`."""
@@ -193,7 +193,7 @@ class Access:
             Throttled: as for `admit`.
         """
         found = self._look_up(token)
-        self._judge(_given(headers), peer, 1, found)
+        self._judge(_given(headers), peer, [token], found)
         return None if found is None else cookies.mint(found.digest, time.time())
 
     def _of_cookies(self, values: Iterable[str]) -> Known | None:

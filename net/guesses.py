@@ -3,9 +3,10 @@
 Each wrong token of an address is a debt that time pays off, one after the other. Whoever owes as many as are allowed is let in
 by no token until one is paid, also not by a right one, or guessing would go on at full speed. Addresses are apart, so what one
 does never keeps another one out. A token that has come in from an address goes on coming in from there: many may share it (behind
-a router, a proxy, a container's network), and one of them who guesses must not be able to keep the others out. Of an address is
-kept one number, and of addresses and tokens a bounded many: past that the one that has been quiet longest starts anew, which
-gives nobody more than a fresh address has anyway.
+a router, a proxy, a container's network), and one of them who guesses must not be able to keep the others out. For the same reason
+a wrong token that is tried again is no guess: a client with an old one, which asks every second, would be in the way of all who
+are new at its address. Of an address is kept one number, and of addresses and tokens a bounded many: past that the one that has
+been quiet longest starts anew, which gives nobody more than a fresh address has anyway.
 
 Behind a proxy all clients come from its address. So that they are apart there, too, a proxy that is known is believed when it
 says in `X-Forwarded-For` for whom it asks; anybody else could say there what he likes.
@@ -17,13 +18,13 @@ import ipaddress
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..storage.errors import UsageError
 
 ADDRESSES = 4096
-"""Of how many addresses is known what they owe, and of how many tokens from where they came in."""
+"""Of how many addresses is known what they owe, and of how many tokens from where they came in, or were tried in vain."""
 THIS_MACHINE = ("127.0.0.0/8", "::1")
 """Proxies that are believed by default: whoever runs there could come without one."""
 
@@ -42,6 +43,8 @@ class Guesses:
         """When an address will owe nothing any more."""
         self._let_in: OrderedDict[tuple[str, bytes], None] = OrderedDict()
         """Which tokens have come in from where, by their digests."""
+        self._in_vain: OrderedDict[tuple[str, bytes], None] = OrderedDict()
+        """Which were wrong."""
         self.wrong = self.refused = 0
 
     def wait_for(self, client: str) -> float:
@@ -50,18 +53,19 @@ class Guesses:
         owed_s = max(self._paid.get(client, now), now) - now
         return max(0.0, owed_s - (self._allowed - 1) * self._each_s)
 
-    def count(self, client: str, tokens: int) -> None:
-        """The client tried so many that were wrong."""
-        now = self._now()
-        self.wrong += tokens
-        self._paid[client] = max(self._paid.pop(client, now), now) + tokens * self._each_s
-        _bound(self._paid)
+    def count(self, client: str, tokens: Iterable[bytes]) -> None:
+        """The client tried the tokens of these digests, and all were wrong. Those that it had tried before cost it nothing."""
+        now, guesses = self._now(), 0
+        for token in tokens:
+            self.wrong += 1
+            guesses += (client, token) not in self._in_vain
+            _keep(self._in_vain, (client, token), None)
+        if guesses:
+            _keep(self._paid, client, max(self._paid.get(client, now), now) + guesses * self._each_s)
 
     def remember(self, client: str, token: bytes) -> None:
         """The client came in by the token of this digest."""
-        self._let_in.pop((client, token), None)
-        self._let_in[client, token] = None
-        _bound(self._let_in)
+        _keep(self._let_in, (client, token), None)
 
     def knows(self, client: str, token: bytes) -> bool:
         """Whether it came in by this token before."""
@@ -72,7 +76,10 @@ class Guesses:
         return {"wrong": self.wrong, "refused": self.refused, "addresses": len(self._paid)}
 
 
-def _bound(kept: OrderedDict[Any, Any]) -> None:
+def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """As the newest of a bounded many."""
+    kept[key] = value
+    kept.move_to_end(key)
     if len(kept) > ADDRESSES:
         kept.popitem(last=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from functools import partial
 
@@ -35,10 +36,13 @@ def bearer(token: str, **headers: str) -> list[tuple[bytes, bytes]]:
     return [(name.replace("_", "-").encode(), value.encode()) for name, value in given.items()]
 
 
+_numbers = itertools.count()
+
+
 def guess(access: Access, peer: str, times: int) -> None:
     for _ in range(times):
         with pytest.raises(Unauthorized, match="missing or wrong"):
-            access.admit(bearer("wrong"), peer=peer)
+            access.admit(bearer(f"wrong-{next(_numbers)}"), peer=peer)
 
 
 def test_who_guesses_much_waits_also_with_a_right_token_and_nobody_else_does() -> None:
@@ -72,6 +76,19 @@ def test_a_token_that_came_in_from_an_address_goes_on_whoever_else_guesses_there
             access.admit(bearer(token), peer="192.0.2.1")
 
 
+def test_a_wrong_token_that_is_tried_again_is_no_guess_and_keeps_nobody_out() -> None:
+    access = Access(TOKENS, guesses=Guesses(allowed=2, each_s=3, now=Clock()))
+    for _ in range(50):  # a client with a token of last year
+        with pytest.raises(Unauthorized, match="missing or wrong"):
+            access.admit(bearer("old"), peer="192.0.2.1")
+        assert access.cookie_for("old", peer="192.0.2.1") is None
+    assert access.admit(bearer("right"), peer="192.0.2.1").scopes == ("read",)
+    assert access.guesses.statistics() == {"wrong": 100, "refused": 0, "addresses": 1}
+    guess(access, "192.0.2.1", 1)
+    with pytest.raises(Throttled):
+        access.admit(bearer("old"), peer="192.0.2.1")
+
+
 def test_a_request_without_a_token_is_no_guess_and_an_old_cookie_is_none_either() -> None:
     access = Access(TOKENS, guesses=Guesses(allowed=1, each_s=3, now=Clock()))
     old = cookies.mint(b"any", time.time() - 2 * cookies.LASTS_S)
@@ -98,7 +115,7 @@ def test_zero_allows_none_and_memory_is_bounded() -> None:
         Access(TOKENS, guesses=Guesses(allowed=0, each_s=3)).admit(bearer("right"), peer="192.0.2.1")
     guesses = Guesses(allowed=1, each_s=3, now=Clock())
     for number in range(2 * ADDRESSES):
-        guesses.count(f"{number}", 1)
+        guesses.count(f"{number}", [b"wrong"])
         guesses.remember(f"{number}", b"token")
     assert [guesses.knows(f"{number}", b"token") for number in (ADDRESSES - 1, ADDRESSES)] == [False, True]
     assert guesses.statistics()["addresses"] == ADDRESSES and guesses.wait_for(f"{2 * ADDRESSES - 1}") == 3
@@ -148,8 +165,8 @@ def test_a_proxy_is_an_address() -> None:
 
 async def test_over_http_the_answer_is_429_with_a_time(autojump_clock: object) -> None:
     async with browsing(tokens=TOKENS) as web:
-        for _ in range(20):
-            assert (await web.get("/v1/models", authorization="Bearer wrong")).status == 401
+        for number in range(20):
+            assert (await web.get("/v1/models", authorization=f"Bearer wrong-{number}")).status == 401
         refused = await web.get("/v1/models", authorization="Bearer right")
         assert (refused.status, refused.headers["retry-after"]) == (429, "3")
         assert "try again in 3 s" in refused.error["message"]
@@ -162,14 +179,14 @@ async def test_over_http_the_answer_is_429_with_a_time(autojump_clock: object) -
 
 async def test_logins_are_counted_too(autojump_clock: object) -> None:
     async with browsing(tokens=TOKENS) as web:
-        answers = [(await web.ask("POST", "/login", b"token=wrong", content_type=FORM)).status for _ in range(22)]
+        answers = [(await web.ask("POST", "/login", b"token=%d" % n, content_type=FORM)).status for n in range(22)]
         assert answers == [401] * 20 + [429] * 2
 
 
 async def test_readyz_is_no_way_round(autojump_clock: object) -> None:
     async with browsing(tokens=TOKENS) as web:
-        for _ in range(21):
-            assert (await web.get("/readyz", authorization="Bearer wrong")).status == 200
+        for number in range(21):
+            assert (await web.get("/readyz", authorization=f"Bearer wrong-{number}")).status == 200
         assert (await web.get("/v1/models", authorization="Bearer right")).status == 429
 
 
@@ -177,9 +194,9 @@ async def test_a_websocket_is_refused_with_429_and_other_clients_of_a_proxy_come
     async with System.open(MemoryStore(), agents=[]) as system, trio.open_nursery() as nursery:
         limits = ServiceLimits(wrong_tokens=2, wrong_token_s=3600)
         server: Server = await nursery.start(partial(serve, system, tokens=TOKENS, limits=limits))
-        for _ in range(2):
+        for number in range(2):
             with pytest.raises(Unauthorized):
-                async with connect(server.url, "wrong"):
+                async with connect(server.url, f"wrong-{number}"):
                     pass
         with pytest.raises(Disconnected, match=r"too many wrong tokens came from your address; try again in 3600 s"):
             async with connect(server.url, "right"):
