@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
@@ -111,9 +112,8 @@ def _add_demo(commands: _Commands) -> None:
 
 def _add_chat(commands: _Commands) -> None:
     chat = _add(commands, "chat", "Talk to an agent, at a terminal or through a pipe. Kill it and run it again.")
-    chat.add_argument(
-        "state", nargs="?", default="callboard-chat", metavar="STATE", help="where everything is kept (default: %(default)s)"
-    )
+    where = "where everything is kept (default: %(default)s)"
+    chat.add_argument("state", nargs="?", type=folder, default="callboard-chat", metavar="STATE", help=where)
     chat.add_argument("--agent", metavar="FILE:NAME", help=_AGENT)
     chat.add_argument(
         "--model", metavar="PROVIDER:NAME", help="a model to talk to (default: a small program that needs no key and says so)"
@@ -123,7 +123,7 @@ def _add_chat(commands: _Commands) -> None:
 
 def _add_run(commands: _Commands) -> None:
     run = _add(commands, "run", "Send a text to an agent and print its answer.")
-    run.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
+    run.add_argument("state", type=folder, metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
     run.add_argument("agent", metavar="FILE:NAME", help=_AGENT)
     run.add_argument("text", metavar="TEXT", help="what to say; - reads standard input")
     run.add_argument("--id", metavar="ID", help="the agent's id (default: its definition's name)")
@@ -133,7 +133,7 @@ def _add_run(commands: _Commands) -> None:
 
 def _add_serve(commands: _Commands) -> None:
     serve = _add(commands, "serve", "Serve the agents of a Python file over WebSocket and HTTP, until interrupted.")
-    serve.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
+    serve.add_argument("state", type=folder, metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
     serve.add_argument(
         "file",
         nargs="?",
@@ -212,7 +212,7 @@ def _add_fork(commands: _Commands) -> None:
 
 def _add_mcp(commands: _Commands) -> None:
     mcp = _add(commands, "mcp", "Serve agents as tools over MCP, on standard input and output, to the client that starts this.")
-    mcp.add_argument("state", metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
+    mcp.add_argument("state", type=folder, metavar="STATE", help="the store: a folder, created if it is not there, or :memory:")
     mcp.add_argument(
         "--agent", action="append", required=True, metavar="FILE:NAME", help="a Python file and the Agent in it; may be repeated"
     )
@@ -272,6 +272,14 @@ def _add_batch(commands: _Commands) -> None:
     batch.add_argument("--what-if", metavar="NAME", help="run the attempts of a finished run again, as forks, and compare")
     batch.add_argument("--step", type=some, metavar="N", help="with --what-if: go on before this step instead of at the start")
     batch.add_argument("--only", action="append", metavar="TASK", help="with --what-if: only this task; may be repeated")
+
+
+def folder(text: str) -> str:
+    """The folder of a store: there or not, but no Python file, for which one would be made that has its name."""
+    file = text.rpartition(":")[0] or text
+    if file.endswith(".py") and os.path.isfile(file):
+        raise argparse.ArgumentTypeError(f"{text} is a Python file; before it comes any folder, where everything is kept")
+    return text
 
 
 def some(text: str) -> int:

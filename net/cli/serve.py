@@ -77,8 +77,6 @@ def _to_look_at(state: str) -> Served:
     Raises:
         Refused: there is no store at all.
     """
-    if state.endswith(".py") and Path(state).is_file():
-        raise Refused(f"{state} stands where the store should: write `callboard serve STATE {state}`, STATE being any folder")
     if not Path(state).is_dir():
         raise Refused(f"there is no store {state} to look at; to make one, give a Python file with Agents, too")
     return Served([], None, None, None)

@@ -257,7 +257,7 @@ def test_c230_a_file_in_the_place_of_the_store(
     monkeypatch.chdir(tmp_path)
     Path("agents.py").write_text("")
     assert main(["serve", "agents.py"]) == 2
-    assert "write `callboard serve STATE agents.py`, STATE being any folder" in capsys.readouterr().err
+    assert "agents.py is a Python file; before it comes any folder" in capsys.readouterr().err
 
 
 def test_c230_a_port_that_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

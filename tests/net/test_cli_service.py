@@ -149,6 +149,10 @@ def test_a_tail_sees_what_a_running_process_writes(shop: Path, run: Run) -> None
     ("words", "code", "says"),
     [
         (["serve", "state", "none.py"], 2, "there is no file"),
+        (["serve", "shop.py"], 2, "before it comes any folder"),
+        (["chat", "shop.py:echo"], 2, "before it comes any folder"),
+        (["run", "shop.py:echo", "hi", "there"], 2, "before it comes any folder"),
+        (["mcp", "shop.py:echo", "--agent", "shop.py:echo"], 2, "before it comes any folder"),
         (["serve", "state", "shop.py:echo"], 2, "all Agents of a file are served"),
         (["serve", "state", "empty.py"], 2, "there is no Agent in"),
         (["serve", "state", "shop.py", "--port", "99999"], 2, "is not a port"),
