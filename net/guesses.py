@@ -5,8 +5,8 @@ by no token until one is paid, also not by a right one, or guessing would go on 
 does never keeps another one out. A token that has come in from an address goes on coming in from there: many may share it (behind
 a router, a proxy, a container's network), and one of them who guesses must not be able to keep the others out. For the same
 reason a wrong token that is tried again is no guess: a client with an old one, which asks every second, would be in the way of
-all who are new at its address. Of an address is kept one number, and of addresses and tokens a bounded many: past that the one that
-has been quiet longest starts anew, which gives nobody more than a fresh address has anyway.
+all who are new at its address. Of an address is kept one number, and of addresses and tokens a bounded many: past that the one
+that has been quiet longest starts anew, which gives nobody more than a fresh address has anyway.
 
 Behind a proxy all clients come from its address. So that they are apart there, too, a proxy that is known is believed when it
 says in `X-Forwarded-For` for whom it asks; anybody else could say there what he likes.
