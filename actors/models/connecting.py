@@ -7,23 +7,12 @@ not ask is bounded all the same: the first chunk has to come within `connect_s` 
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from contextvars import ContextVar
 
-_SECONDS: ContextVar[float | None] = ContextVar("callboard.connect_s", default=None)
+CONNECT_S: ContextVar[float | None] = ContextVar("callboard.connect_s", default=None)
+"""Set by the loop while it reads a stream."""
 
 
 def connect_s() -> float | None:
     """Seconds that connecting may take for the request under way: its agent's `Limits.connect_s`. None where no loop reads."""
-    return _SECONDS.get()
-
-
-@contextmanager
-def connecting_within(seconds: float | None) -> Generator[None]:
-    """What `connect_s` says inside, to the stream that is read there."""
-    told = _SECONDS.set(seconds)
-    try:
-        yield
-    finally:
-        _SECONDS.reset(told)
+    return CONNECT_S.get()

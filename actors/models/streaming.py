@@ -17,7 +17,7 @@ import trio
 
 from ...storage.errors import ModelError
 from ...storage.messages import Chunk
-from .connecting import connecting_within
+from .connecting import CONNECT_S
 from .soundness import sound
 
 CLOSE_S = 5.0
@@ -49,8 +49,9 @@ async def read_stream(
     reader = _Reader(on_chunk, gap_s)
     within_s = (connect_s or 0) + _bound(first_s)
     scope = trio.CancelScope(deadline=trio.current_time() + within_s)
+    told = CONNECT_S.set(connect_s)
     try:
-        with scope, connecting_within(connect_s):
+        with scope:
             await reader.read(chunks, scope)
     except ModelError:
         raise
@@ -59,6 +60,8 @@ async def read_stream(
         if scope.cancel_called and not reader.in_hand:
             raise _overdue(reader.started, within_s, gap_s) from error
         raise
+    finally:
+        CONNECT_S.reset(told)
     if scope.cancelled_caught:
         raise _overdue(reader.started, within_s, gap_s)
 

@@ -121,8 +121,8 @@ async def _attempt(turn: Turn, call: Call) -> Failure | None:
             if turn.log.state.surface.has_media:
                 terminal = await with_media(call.request, terminal, turn.actor.runtime.store.blob)
             chunks = turn.chains.stream(turn.actor.context, call.request, terminal)
-            within = {"connect_s": limits.connect_s, "first_s": limits.first_chunk_s, "gap_s": limits.chunk_gap_s}
-            await read_stream(chunks, on_chunk, **within)
+            first_s, gap_s = limits.first_chunk_s, limits.chunk_gap_s
+            await read_stream(chunks, on_chunk, connect_s=limits.connect_s, first_s=first_s, gap_s=gap_s)
     except Exception as error:
         failure = flatten(error)
         ours = isinstance(error, ModelError) and error.code in _READER_CODES
