@@ -28,6 +28,8 @@ _log = logging.getLogger("callboard.service")
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif"})
 """What is shown. SVG is not among them: it may hold scripts and addresses."""
 ANYTHING = "application/octet-stream"
+AT_ONCE = 256 * 2**20
+"""How many bytes are held for those who read them now: a blob is in memory until its reader has it, and readers may be slow."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _HEADERS = (
     ("content-security-policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox"),
@@ -41,12 +43,14 @@ class Blobs:
 
     def __init__(self, desk: Callable[[Visit], Desk]) -> None:
         self._desk = desk
+        self._held = 0
 
     async def show(self, visit: Visit) -> Response:
         """The blob, from the record `seq` of the log of `agent`; both stand in the query.
 
         Raises:
-            Refused: 400: the query names no record; 404: that holds no such blob, or the store does not.
+            Refused: 400: the query names no record; 404: that holds no such blob, or the store does not; 503: too much is being
+                read by others.
             Unauthorized: the token is not for this agent.
             AgentNotFound: there is no such agent.
         """
@@ -62,11 +66,28 @@ class Blobs:
         except StoreError as error:
             _log.info("a blob of %r was asked for and is not there: %s", agent, error)
             raise Refused(404, "the log tells of this blob, and the store does not have it") from error
+        if self._held and self._held + len(data) > AT_ONCE:
+            raise Refused(503, "others read as much as is given out at once; try again", ("retry-after", "1"))
         kind = block.media_type.lower()
         shown = kind in PICTURES
         told = f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{_name(block, digest)}"
         size = ("content-length", str(len(data)))
-        return Response(b"", 200, kind if shown else ANYTHING, (*_HEADERS, ("content-disposition", told), size), _poured(data))
+        return Response(
+            b"", 200, kind if shown else ANYTHING, (*_HEADERS, ("content-disposition", told), size), self._poured(data)
+        )
+
+    def _poured(self, data: bytes) -> Pour:
+        """In pieces, so that a slow reader has its time for each of them."""
+
+        async def pour(send: Send) -> None:
+            self._held += len(data)
+            try:
+                for begin in range(0, len(data), CHUNK):
+                    await send(data[begin : begin + CHUNK])
+            finally:
+                self._held -= len(data)
+
+        return pour
 
 
 async def _block(desk: Desk, agent: str, seq: int, digest: str) -> Image | File | None:
@@ -100,13 +121,3 @@ def _name(block: Image | File, digest: str) -> str:
     """What a browser calls the file: the end of its name, as a header can carry it."""
     name = re.split(r"[/\\]", getattr(block, "name", None) or "")[-1]
     return quote((name or digest[:16]).encode("utf-8", "replace")[-200:], safe="")
-
-
-def _poured(data: bytes) -> Pour:
-    """In pieces, so that a slow reader has its time for each of them."""
-
-    async def pour(send: Send) -> None:
-        for begin in range(0, len(data), CHUNK):
-            await send(data[begin : begin + CHUNK])
-
-    return pour

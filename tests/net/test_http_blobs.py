@@ -8,12 +8,17 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import trio
+import trio.testing
 from web import Reply, Web, browsing
 from wired import make, scripted
 
 from callboard import tool
 from callboard.actors.testing import Reply as Answer
+from callboard.net.http import blobs
 from callboard.net.http.blobs import find
+from callboard.net.http.messages import request_of
+from callboard.net.http.router import Visit
 from callboard.storage.events import InboxPut, Note
 from callboard.storage.messages import File, Image, Message, TextBlock, ToolResultBlock
 
@@ -99,6 +104,27 @@ async def test_what_tools_give_is_found_in_their_results(autojump_clock: object)
         ref = await web.system.spawn(web.system.definitions["demo"], id="acme/a")
         await ref.ask("go")
         (seq,) = [record.seq async for record in ref.read() if record.type == "tool/result"]
+        assert (await get(web, PNG, seq)).body == PNG
+
+
+async def test_slow_readers_hold_no_more_than_so_much(autojump_clock: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "AT_ONCE", len(PNG))
+    async with browsing(make(scripted("ok")), tokens=TOKENS, token="ours") as web, trio.open_nursery() as nursery:
+        seq = await written(web, Image.from_bytes(PNG, "image/png"))
+        target, read = f"/blobs/{digest(PNG)}?agent=acme%2Fa&seq={seq}", trio.Event()
+        route, path = web.server.site.router.find("GET", target.partition("?")[0])
+        slow = (await route.handler(Visit(request_of(b"GET", target.encode(), ()), path=path))).pour
+        assert slow is not None
+
+        async def send(data: bytes) -> None:
+            await read.wait()
+
+        nursery.start_soon(slow, send)
+        await trio.testing.wait_all_tasks_blocked()
+        refused = await get(web, PNG, seq)
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        read.set()
+        await trio.testing.wait_all_tasks_blocked()
         assert (await get(web, PNG, seq)).body == PNG
 
 
