@@ -8,13 +8,14 @@ frame that a head knows already is not added to it again.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..codec import decode_frame
+from ..codec import StoredFrame, decode_frame
 from ..store import Flag, Head
-from .lmdb_layout import Row, State, decode_log, decode_state, flag_key, id_key, key, unkey
+from .lmdb_layout import Row, State, decode_log, decode_places, decode_state, flag_key, id_key, key, unkey
 
 if TYPE_CHECKING:
     from .lmdb_env import Tables, Transaction
@@ -76,13 +77,25 @@ class Overlay:
             row = logs[frame.log]
             if row is None:
                 continue  # deleted; only a fork reads it, by the index
-            if frame.last > row.last:  # else its head was written out since
+            if not self._knows(txn, row, frame):  # else its head was written out since
                 row.last, row.time, row.epoch, row.summary = frame.last, frame.end, frame.epoch, frame.summary
                 row.add(self.scanned, frame.first)
             self.frames += 1
             self._touch(row)
             for message_id, offset in frame.ids.items():
                 self.ids.setdefault(row.log, {})[message_id] = frame.first + offset
+
+    def _knows(self, txn: Transaction, row: Row, frame: StoredFrame) -> bool:
+        """Whether the head has the frame at `scanned` already. One without records (a snapshot came alone) is told by its place."""
+        if frame.last > row.last or frame.first <= frame.last:
+            return frame.last <= row.last
+        known = row.unindexed() or self._last_block(txn, row.log)
+        return bool(known) and self.scanned <= known[-2]
+
+    def _last_block(self, txn: Transaction, log: int) -> array[int]:
+        cursor = txn.cursor(db=self._tables["index"])
+        found = cursor.prev() if cursor.set_range(key(log + 1)) else cursor.last()
+        return decode_places(cursor.value()) if found and cursor.key().startswith(key(log)) else array("q")
 
     def _row_of(self, txn: Transaction, log: int) -> Row | None:
         data = txn.get(key(log), db=self._tables["logs"])

@@ -193,6 +193,23 @@ async def test_an_agent_that_is_deleted_between_two_parts_leaves_nothing(tmp_pat
     assert {table: n for table, n in rows_of(tmp_path).items() if n} == {"meta": 3}
 
 
+async def test_a_snapshot_that_came_without_records_is_known_after_a_kill_and_leaves_nothing_when_deleted(tmp_path: Path) -> None:
+    """Its frame ends where the one before it does: only its place tells whether the head has it."""
+    store = await LmdbStore.open(tmp_path / "whole", sync=False)
+    for agent in AGENTS:
+        epoch = await create(store, agent)
+        await write(store, [batch(agent, epoch, [], follows=0, snapshot=b"it", summary=Summary(turn=7))])
+    left = image(tmp_path / "whole", 1)
+    await store.aclose()
+    store = await LmdbStore.open(left, sync=False)
+    assert known_once(folder_of(store).overlay)
+    assert [head.summary.turn for head in await store.agents()] == [7, 7, 7]
+    for agent in AGENTS:
+        await write(store, [Delete(agent, await store.own(agent))])
+    await store.aclose()
+    assert {table: n for table, n in rows_of(left).items() if n} == {"meta": 3}
+
+
 async def test_closing_writes_all_that_waits_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drops(monkeypatch)
     monkeypatch.setattr(lmdb, "CLOSING_ROWS", 10)
