@@ -86,7 +86,7 @@ class Overlay:
                 self.ids.setdefault(row.log, {})[message_id] = frame.first + offset
 
     def _knows(self, txn: Transaction, row: Row, frame: StoredFrame) -> bool:
-        """Whether the head has the frame at `scanned` already. One without records (a snapshot came alone) is told by its place."""
+        """Whether the head has the frame at `scanned` already. One without records (of a snapshot) is told by its place."""
         if frame.last > row.last or frame.first <= frame.last:
             return frame.last <= row.last
         known = row.unindexed() or self._last_block(txn, row.log)
