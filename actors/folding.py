@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -9,8 +10,10 @@ import msgspec
 
 from ..storage.errors import StoreError
 from ..storage.records import refuse_unknown
-from ..storage.store import NO_CHUNKS, Store
+from ..storage.store import NO_CHUNKS, Snapshot, Store
 from .state import AgentState
+
+_log = logging.getLogger("callboard")
 
 
 async def fold_log(store: Store, agent: str) -> AgentState:
@@ -22,9 +25,8 @@ async def fold_log(store: Store, agent: str) -> AgentState:
         StoreError: what is on disk cannot be read.
     """
     with _readable(agent):
-        snapshot = await store.snapshot(agent)
-        state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
-        async for record in store.read(agent, -1 if snapshot is None else snapshot.seq, types=NO_CHUNKS):
+        state, after = _begin(agent, await store.snapshot(agent))
+        async for record in store.read(agent, after, types=NO_CHUNKS):
             refuse_unknown(record, agent)
             state.apply(record.seq, record.time, record.event)
     return state
@@ -41,13 +43,23 @@ async def fold_prefix(store: Store, agent: str, upto: int) -> tuple[AgentState, 
         snapshot = await store.snapshot(agent)
         if snapshot is not None and snapshot.seq > upto:
             snapshot = None  # there is no other; what came before it is folded from the beginning
-        state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
-        async for record in store.read(agent, -1 if snapshot is None else snapshot.seq, upto, NO_CHUNKS):
+        state, after = _begin(agent, snapshot)
+        async for record in store.read(agent, after, upto, NO_CHUNKS):
             refuse_unknown(record, agent)
             state.apply(record.seq, record.time, record.event)
         async for record in store.read(agent, upto - 1, upto):
             time = record.time
     return state, time
+
+
+def _begin(agent: str, snapshot: Snapshot | None) -> tuple[AgentState, int]:
+    """What to fold on from, and behind which seq. A snapshot only saves time: one that cannot be read here is passed over."""
+    if snapshot is not None:
+        try:
+            return AgentState.load(snapshot.data), snapshot.seq
+        except msgspec.DecodeError as error:
+            _log.warning("the snapshot of %r is of no use here, so its whole log is folded: %s", agent, error)
+    return AgentState(), -1
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from ..actors.folding import fold_prefix
 from ..actors.listing import Listing
 from ..actors.state import AgentState
 from ..actors.turns.approving import MARK, Word, check_word
@@ -21,8 +22,7 @@ from ..storage.errors import AgentNotFound, ApprovalExpired, UsageError
 from ..storage.events import ApprovalAnswered
 from ..storage.folds import Question
 from ..storage.log import Log
-from ..storage.records import refuse_unknown
-from ..storage.store import NO_CHUNKS, Head, Store
+from ..storage.store import Head, Store
 from ..storage.writer import Writer
 
 
@@ -32,7 +32,7 @@ def approvals_in(store: Store, prefix: str = "") -> AsyncIterator[Approval]:
     async def look(head: Head) -> Sequence[Approval]:
         if "approval" not in head.summary.waits:
             return ()
-        state = await _fold(store, head)
+        state = (await fold_prefix(store, head.agent, head.last))[0]
         return [_approval(head.agent, state, question) for question in state.approvals.open.values()]
 
     return Listing(store, look, prefix=prefix, flag="attention")
@@ -56,7 +56,7 @@ async def answer_in(store: Store, id: str, verdict: Word, *, by: str, text: str 
         raise AgentNotFound(
             f"there is no agent {agent!r} in {store.name}; `callboard approvals` lists the questions", agent=agent
         )
-    state = await _fold(store, head)
+    state = (await fold_prefix(store, head.agent, head.last))[0]
     question = state.approvals.open.get(id)
     if question is None or (question.expires is not None and question.expires <= time.time() * 1000):
         raise ApprovalExpired(f"question {id!r} was answered, withdrawn, or has expired", agent=agent)
@@ -75,15 +75,6 @@ async def _writing(store: Store) -> AsyncGenerator[Writer]:
             yield writer
         finally:
             writer.stop()
-
-
-async def _fold(store: Store, head: Head) -> AgentState:
-    snapshot = await store.snapshot(head.agent)
-    state = AgentState() if snapshot is None else AgentState.load(snapshot.data)
-    async for record in store.read(head.agent, -1 if snapshot is None else snapshot.seq, head.last, NO_CHUNKS):
-        refuse_unknown(record, head.agent)
-        state.apply(record.seq, record.time, record.event)
-    return state
 
 
 def _approval(agent: str, state: AgentState, question: Question) -> Approval:

@@ -19,6 +19,7 @@ from callboard.actors.turns.runtime_context import CONTEXT_SOURCE
 from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.messages import Message, PluginSource, TextBlock, UserSource
+from callboard.storage.store import Batch
 
 LONG = [Message(f"h{i}", "user", (TextBlock(f"hello {i}"),), UserSource()) for i in range(LONG_TAIL + 100)]
 
@@ -134,3 +135,20 @@ def test_what_the_model_was_told_is_looked_for_when_somebody_asks() -> None:
     assert state.context.told is None
     state.apply(5, 0, e.UserMessage(message=told))
     assert state.context.told == "It is Monday."
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x81\xa8identity\x01"])
+async def test_a_snapshot_of_another_version_keeps_nobody_from_opening_an_agent(data: bytes) -> None:
+    store, agent = MemoryStore(), make(scripted("hi"))
+    await lived(store, agent, "a")
+    kept = await store.snapshot("a")
+    head = await store.head("a")
+    assert kept is not None and head is not None
+    epoch = await store.own("a")
+    await store.commit([[Batch("a", epoch, head.last, [], head.summary, {}, data, {})]])
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.get("a")
+        assert (await ref.ask("there")).text == "hi"
+        assert len(await ref.messages()) == len(LONG) + 2
+        assert (await (await ref.fork()).info()).turn == 1
+    await check(store)
