@@ -44,9 +44,10 @@ async def reconcile(parent: Actor) -> None:
         try:
             await _look(parent, child)
         except CallboardError as error:
-            if parent.log.failed is not None:
-                raise parent.log.failed from error
-            _log.warning("child %r of %r could not be looked at: %s", child.id, parent.id, error)
+            if parent.log.failed is None:
+                _log.warning("child %r of %r could not be looked at: %s", child.id, parent.id, error)
+        if parent.log.failed is not None:
+            raise parent.log.failed
 
 
 async def _look(parent: Actor, child: Child) -> None:

@@ -67,7 +67,7 @@ async def _run_turn(actor: Actor) -> None:
             if outside is not None:  # not ours: the scope around the whole system
                 turn.suspend_now()
         if actor.log.failed is not None:
-            raise actor.log.failed from turn.error
+            raise actor.log.failed  # with its own cause, which says whether it may heal
         await close_turn(turn)
     finally:
         actor.turn = None

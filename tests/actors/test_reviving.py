@@ -51,6 +51,31 @@ async def test_c276_a_turn_that_a_full_disk_cut_goes_on_without_anybody_asking(a
     assert len(await events(store, e.TurnResume)) == 1
 
 
+@pytest.mark.parametrize("error", [StoreError("the disk did not answer"), OSError(5, "Input/output error")])
+async def test_c276_a_turn_that_is_cut_in_the_middle_by_any_failure_of_the_store_goes_on(
+    autojump_clock: MockClock, error: Exception
+) -> None:
+    store = FaultyStore(MemoryStore())
+
+    @tool(replay="safe")
+    async def work() -> str:
+        """Works long."""
+        await trio.sleep(10)
+        return "worked"
+
+    agent = make(ScriptedModel(says), tools=[work])
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        await ref.followup("hi")
+        await trio.sleep(1)
+        store.fail_next(error)
+        with pytest.raises(CommitFailed):
+            await ref.inject("beside it")
+        await trio.sleep(3 * LONGEST_S)
+        assert (str(ref.status), (await order(store))[-14:]) == ("idle", "TE1{completed}")
+    await check(store)
+
+
 async def test_c276_many_wait_for_the_first_that_can_write(autojump_clock: MockClock) -> None:
     store, gate = FaultyStore(MemoryStore()), trio.Event()
 
