@@ -102,7 +102,7 @@ check: lint types docs-check test ## what a change has to pass: format, types, g
 bench: $(READY) ## the benchmarks; ARGS=--short for a quick look
 	@$(BIN)/python -m bench $(ARGS)
 
-FIGURES := "turn x1" "tool x1" "turn x200" "tool x200" "turn x200, gc server" "turn x1000, gc server" "turn x5000, gc server" \
+FIGURES := "turn x1" "tool x1" "turn x200" "tool x200" "turn x200, gc server" "tool x200, gc server" "turn x1000, gc server" "turn x5000, gc server" \
 	"paced turn x200" "append x200" "append x200, busy loop" "mail, 100 pairs" "spawn x200" "open 100,000 records" \
 	"open 100 records" "restart with 1,000 open turns" "followers x100" "turns against agents" "events against length"
 

@@ -55,6 +55,7 @@ LOADS = (
     Load(200, 8, paced=True),
     Load(1000, 10),
     Load(200, 40, gc="server"),
+    Load(200, 30, tool=True, gc="server"),
     Load(1000, 10, gc="server"),
     Load(5000, 4, gc="server"),
 )

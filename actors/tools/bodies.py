@@ -111,7 +111,9 @@ async def run_body(
             (one deadline bounds all bodies of a tree).
         context: the body's context variables; a fresh context by default, so that nothing of the caller leaks in.
     """
-    if trio.current_effective_deadline() == -math.inf:
+    try:
+        await trio.lowlevel.checkpoint_if_cancelled()
+    except trio.Cancelled:  # not lost either; see `_wait`
         return BodyOutcome("aborted", caller_cancelled=True, started=False)
     body = _Body(call, name, scope, on_stray, Strays() if strays is None else strays)
     if timeout is not None:
