@@ -38,16 +38,14 @@ async def drive(actor: Actor) -> None:
                 if actor.runtime.closing or actor.log.failed is not None:
                     break
             await _run_turn(actor)
-    except StoreError:
-        if actor.log.failed is None:
-            raise
     except Exception as error:
-        # The exit itself could not be written. That is this agent's misfortune and nobody else's: what memory holds of it is
-        # given up, and the next access recovers it from disk.
-        _log.exception("agent %r: the end of a turn could not be written", actor.id)
-        actor.log.poison(
-            CommitFailed(f"the end of a turn of {actor.id!r} could not be written: {described(error)}", agent=actor.id)
-        )
+        if actor.log.failed is None:
+            # The exit itself could not be written. That is this agent's misfortune and nobody else's: what memory holds of it is
+            # given up, and the next access recovers it from disk.
+            _log.exception("agent %r: the end of a turn could not be written", actor.id)
+            failed = CommitFailed(f"the end of a turn of {actor.id!r} could not be written: {described(error)}", agent=actor.id)
+            failed.__cause__ = error if isinstance(error, StoreError) else None  # that may heal
+            actor.log.poison(failed)
     finally:
         actor.rest()  # however it ends: somebody who is shielded may wait for that
 

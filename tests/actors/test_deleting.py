@@ -7,7 +7,9 @@ from typing import Any
 
 import lmdb
 import pytest
+import trio
 from helpers import check, events, make, say, scripted
+from trio.testing import wait_all_tasks_blocked
 
 from callboard.actors import Agent, System, ToolContext, delegate, tool
 from callboard.actors.answers import CallResult
@@ -16,9 +18,10 @@ from callboard.storage import Image, backup, open_store, verify
 from callboard.storage import events as e
 from callboard.storage.engines.lmdb_layout import TABLES
 from callboard.storage.engines.memory import MemoryStore
-from callboard.storage.errors import AgentNotFound
+from callboard.storage.errors import AgentDeleted, AgentNotFound
 from callboard.storage.folds.children import KEEP
 from callboard.storage.messages import TextBlock
+from callboard.storage.testing import FaultyStore
 
 SECRET = "zq-secret-"
 
@@ -138,3 +141,25 @@ async def test_an_agent_made_again_under_its_id_writes_letters_that_arrive() -> 
         await receiver.wait_idle()
         assert [put.message.text for put in await events(store, e.InboxPut, "b")] == ["old", "old?", "new", "new?"]
     await check(store)
+
+
+async def test_what_comes_in_while_an_agent_is_deleted_is_refused_and_alarms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    store, agent = FaultyStore(MemoryStore()), make(scripted("one"))
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        await ref.ask("hi")
+        async with trio.open_nursery() as nursery:
+            store.hold()
+            nursery.start_soon(system.delete, "a")
+            await wait_all_tasks_blocked()
+
+            async def late() -> None:
+                with pytest.raises(AgentDeleted):
+                    await ref.ask("late")
+
+            nursery.start_soon(late)
+            await wait_all_tasks_blocked()
+            store.release()
+        await wait_all_tasks_blocked()
+    assert not caplog.records
+    assert await store.head("a") is None

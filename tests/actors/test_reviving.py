@@ -76,6 +76,33 @@ async def test_c276_a_turn_that_is_cut_in_the_middle_by_any_failure_of_the_store
     await check(store)
 
 
+async def test_c276_an_exit_that_cannot_read_what_it_needs_is_its_agents_misfortune_and_heals(autojump_clock: MockClock) -> None:
+    class Unread(MemoryStore):
+        """The log of the child cannot be read for a while."""
+
+        until = 0.0
+
+        def read(self, agent: str, *args: Any, **options: Any) -> Any:
+            if agent != "a" and trio.current_time() < self.until:
+                raise StoreError("the disk did not answer")
+            return super().read(agent, *args, **options)
+
+    def fails_at_first(request: Request) -> Reply:
+        store.until = store.until or trio.current_time() + 50
+        return Reply.fail("SERVER_ERROR", "not now") if trio.current_time() < store.until else Reply.text("done")
+
+    store, child = Unread(), make(ScriptedModel(fails_at_first), name="worker")
+    replies = scripted(Reply.tools(("w", "worker", {"task": "go"})), "all is done")
+    agent = make(replies, tools=[delegate(child, restarts=(1, 60))])
+    async with System.open(store, agents=[agent]) as system:
+        ref = await system.spawn(agent, id="a")
+        assert (await ref.ask("begin")).text == "all is done"
+        await trio.sleep(10 * LONGEST_S)
+        assert not any(head.summary.attention for head in await store.agents())
+        assert [end.reason.kind for end in await events(store, e.TurnEnd, "a/1.1.w")] == ["completed"]
+    await check(store)
+
+
 async def test_c276_many_wait_for_the_first_that_can_write(autojump_clock: MockClock) -> None:
     store, gate = FaultyStore(MemoryStore()), trio.Event()
 
