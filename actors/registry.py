@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 SNAPSHOTS_AT_CLOSE = 100
 """How many snapshots a closing system writes at most."""
+TAIL_AT_CLOSE = 100
+"""Records behind its last snapshot for which an agent gets one then: folding them is most of its next opening."""
 
 
 class Passive(Struct, frozen=True):
@@ -314,7 +316,7 @@ class Registry:
     def snapshots(self) -> None:
         """The system closes: the next flush writes snapshots of the agents whose next opening would cost most, and of no more
         than a close has time for."""
-        long = [actor for actor in self if actor.log.failed is None and actor.state.long_tail]
+        long = [actor for actor in self if actor.log.failed is None and actor.state.since_snapshot > TAIL_AT_CLOSE]
         for actor in sorted(long, key=lambda actor: -actor.state.since_snapshot)[:SNAPSHOTS_AT_CLOSE]:
             actor.log.snapshot_soon()
 
