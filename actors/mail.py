@@ -41,8 +41,7 @@ class Mail:
             AgentNotFound: there never was such an agent.
             InboxFull: its lane holds as many messages as it may.
         """
-        receipt, _ = await self._send(sender, to, content, message_id, kind, fresh)
-        return receipt
+        return (await self._send(sender, to, content, message_id, kind, fresh))[0]
 
     async def _send(
         self, sender: Actor, to: str, content: Content, message_id: str, kind: Kind, fresh: bool

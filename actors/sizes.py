@@ -7,7 +7,7 @@ from hashlib import sha256
 import msgspec
 
 from ..storage.errors import InputRefused
-from ..storage.messages import Block, File, Image, Message
+from ..storage.messages import Block, File, Image, Message, TextBlock
 from .limits import Limits
 
 
@@ -18,6 +18,8 @@ def accepted(message: Message, limits: Limits, *, agent: str) -> tuple[Message, 
         InputRefused: it is larger than `Limits.message_bytes`, media apart.
     """
     blobs: dict[str, bytes] = {}
+    if len(message.content) == 1 and _is_short(message.content[0], limits.message_bytes):
+        return message, blobs  # as most are
     if any(isinstance(block, Image | File) and block.data is not None for block in message.content):
         message = msgspec.structs.replace(message, content=tuple(_as_blob(block, blobs) for block in message.content))
     # Characters bound bytes from both sides; only what is near the limit has to be encoded to know.
@@ -32,6 +34,10 @@ def accepted(message: Message, limits: Limits, *, agent: str) -> tuple[Message, 
             agent=agent,
         )
     return message, blobs
+
+
+def _is_short(block: Block, limit: int) -> bool:
+    return type(block) is TextBlock and type(block.text) is str and len(block.text) * 4 <= limit
 
 
 def _as_blob(block: Block, blobs: dict[str, bytes]) -> Block:
