@@ -43,6 +43,13 @@ class SurfaceState(Struct, frozen=True):
     messages: tuple[Message, ...] = ()
 
 
+class _Encoded(Struct, frozen=True):
+    """The same, with the messages as msgpack already."""
+
+    seqs: tuple[int, ...]
+    messages: msgspec.Raw
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SurfaceState).decode
 
@@ -61,6 +68,8 @@ class Surface(Fold):
 
     __slots__ = (
         "_asking",
+        "_encoded",
+        "_encoded_upto",
         "_hash",
         "_hashed",
         "_late",
@@ -76,6 +85,9 @@ class Surface(Fold):
     def __init__(self) -> None:
         self._seqs: list[int] = []
         self._recorded: list[Message] = []
+        self._encoded = bytearray()
+        """The first `_encoded_upto` of them as msgpack: a long history is not encoded again for each snapshot of it."""
+        self._encoded_upto = 0
         self._settled: list[Message] = []
         self._open: Answers = {}
         self._asking: Message | None = None
@@ -139,7 +151,11 @@ class Surface(Fold):
         """The state for a snapshot, as msgpack."""
         if self._packed is not None and not self._waiting:
             return self._packed
-        return msgspec.Raw(_encode(self.dump()))
+        self._unpack()
+        for message in self._recorded[self._encoded_upto :]:
+            self._encoded += _encode(message)
+        self._encoded_upto = len(self._recorded)
+        return msgspec.Raw(_encode(_Encoded(tuple(self._seqs), msgspec.Raw(_array_head(self._encoded_upto) + self._encoded))))
 
     @classmethod
     def packed(cls, dumped: msgspec.Raw) -> Surface:
@@ -273,6 +289,7 @@ class Surface(Fold):
         first, last = found
         self._seqs[first : last + 1] = [] if event.message is None else [seq]
         self._recorded[first : last + 1] = [] if event.message is None else [event.message]
+        self._encoded, self._encoded_upto = bytearray(), 0
         self._arrange()
 
     HANDLERS: ClassVar[Mapping[type[Event], Handler]] = {
@@ -305,3 +322,10 @@ class Surface(Fold):
         while self._hashed < len(self._settled):
             yield message_line(self._settled[self._hashed])
             self._hashed += 1
+
+
+def _array_head(length: int) -> bytes:
+    """How an array of so many values begins in msgpack."""
+    if length < 1 << 4:
+        return bytes([0x90 | length])
+    return b"\xdc" + length.to_bytes(2, "big") if length < 1 << 16 else b"\xdd" + length.to_bytes(4, "big")

@@ -193,6 +193,29 @@ def test_c098_the_running_digest_is_that_of_the_whole_at_every_moment(events: li
         assert surface.digest(LINE) == request_digest(surface.messages(), HEADER)
 
 
+@given(EVENTS, st.sets(st.integers(0, 25)))
+def test_a_snapshot_that_encodes_what_is_new_alone_is_the_whole_one(events: list[e.Event], packed_at: set[int]) -> None:
+    surface = Surface()
+    for seq, event in enumerate(events):
+        surface.apply(seq, 0, event)
+        if seq in packed_at:
+            assert bytes(surface.pack()) == msgspec.msgpack.encode(surface.dump())
+
+
+def test_a_snapshot_behind_a_replace_holds_nothing_of_what_was_replaced() -> None:
+    surface = built(user("u1"), said(text("a1", "assistant")), user("u2"))
+    assert b"u1" in bytes(surface.pack())
+    surface.apply(3, 0, e.SurfaceReplace(start=0, end=1, message=text("summary")))
+    assert bytes(surface.pack()) == msgspec.msgpack.encode(surface.dump())
+
+
+@pytest.mark.parametrize("count", [15, 16, (1 << 16) - 1, 1 << 16])
+def test_a_snapshot_of_many_messages_can_be_read(count: int) -> None:
+    surface = Surface.load(SurfaceState(tuple(range(count)), (text("m"),) * count))
+    assert bytes(surface.pack()) == msgspec.msgpack.encode(surface.dump())
+    assert len(Surface.packed(surface.pack())) == count
+
+
 @given(EVENTS)
 def test_a_view_never_changes(events: list[e.Event]) -> None:
     surface = Surface()
