@@ -283,7 +283,7 @@ async def check_door(world: World) -> None:
         for path in ("", "page/main.js", "v1/models", "metrics", "openapi.json"):
             assert (await web.get(path)).status_code == 401
     try:
-        async with connect(f"ws://127.0.0.1:{world.service.port}", token="a guess"):
+        async with connect(f"ws://127.0.0.1:{world.service.port}", token="a-guess"):
             raise AssertionError("anybody may connect")
     except Unauthorized:
         print("without the token nothing is shown")
