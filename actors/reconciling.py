@@ -53,22 +53,25 @@ async def reconcile(parent: Actor) -> None:
 async def _look(parent: Actor, child: Child) -> None:
     runtime = parent.runtime
     actor = runtime.registry.peek(child.id)
-    if child.id in runtime.registry.deleting or (actor is not None and actor.status != "idle"):
+    if child.id in runtime.registry.deleting:
         return  # it tells by itself
-    if actor is not None and actor.log.dirty:
+    busy = actor is not None and actor.status != "idle"
+    if actor is not None and actor.log.dirty and not busy:
         await actor.log.commit()
     if actor is None and await runtime.store.head(child.id) is None:
         await _end(parent, child, Aborted(Cause("disposed")))
         return
     state = actor.state if actor is not None else await fold_log(runtime.store, child.id)
     if child.task is None:
+        if busy:
+            return
         born = state.choices.get(UNTOLD)
         if born is not None and born == await born_at(runtime.store, parent.id, child.id):
             await _end(parent, child, Aborted(Cause("disposed")), usage=state.usage.total)
         return
     task = state.restarts.current(child.task)
-    if state.position.open or state.inbox.get(task) is not None:
-        return
+    if (state.position.open and task in state.position.claimed) or state.inbox.get(task) is not None:
+        return  # the turn that takes it tells by itself; one behind that does not
     try:
         outcome = await find_outcome(runtime.store, child.id, message_id=task)
     except InputDropped:

@@ -71,6 +71,27 @@ async def test_c211_a_parent_that_comes_back_gets_the_end_of_its_child(autojump_
     assert len(await ends(store)) == 1
 
 
+@pytest.mark.parametrize("how", ["start", "define"])
+async def test_c211_the_end_is_told_also_while_the_child_is_at_something_else(autojump_clock: MockClock, how: str) -> None:
+    """Somebody has written to the child since, and the turn that is open then is not the task's."""
+    store, child = MemoryStore(), worker("found", Reply.hang("well"))
+    await begin(store)
+    async with System.open(store, agents=[child], grace=0) as system:
+        ref = await system.get(CHILD)
+        await ref.wait_idle()
+        await ref.followup("what else?")
+        await wait_all_tasks_blocked()
+        assert ref.status == "running" and await ends(store) == []
+        if how == "define":
+            system.define(parent(child, "thanks"))
+            await trio.sleep(100)
+    if how == "start":
+        async with System.open(store, agents=[parent(worker(Reply.hang("well")), "thanks")], grace=0):
+            await trio.sleep(100)
+    await check(store)
+    assert await ends(store) == ["found"] and len(await events(store, e.ChildEnded)) == 1
+
+
 async def test_c211_a_child_that_was_deleted_meanwhile_has_ended() -> None:
     store = MemoryStore()
     await begin(store)
