@@ -15,6 +15,7 @@ from callboard.storage import events as e
 from callboard.storage.engines.memory import MemoryStore
 from callboard.storage.messages import Request
 from callboard.storage.store import Store
+from callboard.storage.testing import FaultyStore
 
 CHILD = "a/1.1.c1"
 WALL = "2026-12-01T08:00Z"
@@ -123,6 +124,27 @@ async def test_c211_a_child_whose_task_was_dropped_before_it_began_tells_its_par
             assert (await ref.info()).turn == 2
         await check(store)
         assert len(await ends(store)) == len(await events(store, e.ChildEnded)) == 1
+
+
+async def test_c211_a_task_that_a_cancel_drops_while_its_failed_turn_is_written_is_told(autojump_clock: MockClock) -> None:
+    """The turn's end is appended and says nothing to the parent, since the task was to be put again."""
+    store, fails = FaultyStore(MemoryStore()), trio.Event()
+    child = worker(Reply.wait(fails, Reply.fail("BAD_REQUEST")))
+    agent = parent(child, Reply.tools(("c1", "worker", {"task": "go"})), "sent", "sad", restarts=(3, 600))
+    async with System.open(store, agents=[agent], now=trio_wall(WALL)) as system:
+        ref = await system.spawn(agent, id="a")
+        await ref.ask("hi")
+        await wait_all_tasks_blocked()
+        store.hold()
+        fails.set()
+        await wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ref.cancel)
+            await wait_all_tasks_blocked()
+            store.release()
+        await trio.sleep(1000)
+    await check(store)
+    assert len(await events(store, e.ChildEnded)) == 1
 
 
 @pytest.mark.parametrize("background", [True, False])
