@@ -116,7 +116,7 @@ def _dropped(actor: Actor, cause: Cause) -> tuple[str, ...]:
 
 def _end_undone_child(actor: Actor, cause: Cause) -> None:
     """A child whose task was dropped before any turn opened for it has ended: its parent hears of it in the same commit. A turn
-    of it that is being run tells by its own end, unless that is appended already: then it was to be followed by the task again."""
+    that is being run tells by its own end, unless that is appended already: then it was to be followed by the task again."""
     link = _as_child(actor)
     if link is None or (actor.turn is not None and actor.turn.end_seq < 0):
         return
